@@ -1,0 +1,1 @@
+"""What is on trial: a full inference runtime whose every layer carries fault points."""
