@@ -1,0 +1,22 @@
+"""Chance as a function of names and numbers, so that no thread order and no other fault can change it."""
+
+import hashlib
+
+_BITS = 53  # what a float holds exactly
+
+
+def draw(seed: int, *names: str | int) -> float:
+    """A number in [0, 1) that depends on seed and names only; order and type of the names matter."""
+    return _word(seed, names) / 2.0**_BITS
+
+
+def pick(options: int, seed: int, *names: str | int) -> int:
+    """A whole number in [0, options), even to 1 part in 2**53 / options."""
+    assert options >= 1, f"pick of {options} options"
+    return _word(seed, names) * options >> _BITS
+
+
+def _word(seed: int, names: tuple[str | int, ...]) -> int:
+    # repr, because joining by a separator would make ("a/b", "c") and ("a", "b/c") the same draw.
+    text = repr((seed, *names)).encode("utf-8", "backslashreplace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> (64 - _BITS)

@@ -1,0 +1,111 @@
+"""What a fire hands to the code that crossed: the kind of damage to do, and for how long."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from faults import draw
+from faults.points import Kind
+
+Waiter = Callable[[threading.Event, float], bool]
+
+
+def wait_real(event: threading.Event, seconds: float) -> bool:
+    """Wait in real time until the event is set or the seconds are over; True when it is set."""
+    return event.wait(seconds)
+
+
+class Effect:
+    """One fire to be carried out by the crossing code, see `Kind`. Thread safe.
+
+    `seconds` is what the argument asked for (None: no duration). `due_ns`, on the clock of the bus, is when it is over
+    at the latest: start + seconds, never later than the end of the fault's own net. A virtual device completes its
+    ticket there, unless `on_release` comes first.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        argument: str | None = None,
+        seconds: float | None = None,
+        start_ns: int,
+        due_ns: int,
+        clock_ns: Callable[[], int],
+        fault: str = "",
+        n: int = 0,
+        key: str = "",
+        hit: int = 1,
+        seed: int = 0,
+        waiter: Waiter = wait_real,
+        on_over: Callable[["Effect"], None] | None = None,
+    ) -> None:
+        self.kind, self.argument, self.seconds = kind, argument, seconds
+        self.start_ns, self.due_ns = start_ns, due_ns
+        self.fault, self.n, self.key, self.hit = fault, n, key, hit
+        self._seed, self._clock_ns, self._waiter, self._on_over = seed, clock_ns, waiter, on_over
+        self._gone = threading.Event()
+        self._released = False
+        self._call_on_release: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until released or until the promised time is over (True), or for `timeout_s` (False: not over yet).
+
+        Waits from the start of the effect, not of this call: several waits together lose no more than was promised.
+        """
+        left_s = max(0.0, (self.due_ns - self._clock_ns()) / 1e9)
+        patience_s = left_s if timeout_s is None else min(left_s, timeout_s)
+        # One wait and no loop over the clock: a clock that stands still must not make it endless.
+        released = patience_s > 0 and self._waiter(self._gone, patience_s)
+        over = released or self._gone.is_set() or patience_s == left_s
+        if over and self._on_over is not None:
+            self._on_over(self)
+        return over
+
+    @property
+    def released(self) -> bool:
+        """True once the fault is healed: stop hanging."""
+        return self._released
+
+    def on_release(self, call: Callable[[], None]) -> None:
+        """Call back once when released (at once if it is already), from the thread that heals; keep it short."""
+        with self._lock:
+            if not self._released:
+                self._call_on_release.append(call)
+                return
+        call()
+
+    def release(self) -> None:
+        """End it now. The bus does this when it heals; a second call does nothing."""
+        with self._lock:
+            if self._released:
+                return
+            self._released = True
+            calls, self._call_on_release = self._call_on_release, []
+        self._gone.set()
+        call_all(calls)
+
+    def pick(self, options: int, what: str = "") -> int:
+        """A choice in [0, options) that each run of this seed makes alike: which bit to flip, which row to damage."""
+        return draw.pick(options, self._seed, self.fault, self.n, self.key, self.hit, what)
+
+    @property
+    def number(self) -> float:
+        """The argument of an action that takes a number."""
+        assert self.argument is not None, f"{self.fault}: the action has no argument"
+        return float(self.argument)
+
+    def __repr__(self) -> str:
+        return f"Effect({self.kind.value}, fault={self.fault}/{self.n}, hit={self.hit}, argument={self.argument!r})"
+
+
+def call_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Make every call even when one raises, then raise: one bad callback must not keep others hanging."""
+    errors: list[Exception] = []
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("callbacks failed while faults were healed", errors)

@@ -1,0 +1,74 @@
+"""What the injector can swear to: each fire, and the state of each fault. One half of the evidence; the other half is
+the symptom, counted by a part that does not know the injector."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from faults.spec import FaultSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One crossing that was broken. Given to `on_fire` before the damage is done, so that a kill leaves it on disk."""
+
+    fault: str
+    n: int
+    t_ns: int
+    hit: int  # number of this crossing among the matching ones of its key, from 1
+    point: str
+    action: str
+    step: int | None
+    request: str | None
+    group: str | None
+    evidence: str  # the crossing in words
+    proof: str = "called"  # the injector was called; an effect seen is somebody else's word
+
+    def to_json(self) -> dict[str, Any]:
+        """The columns of table `fire`; the action is in `evidence`."""
+        return {
+            "fault": self.fault,
+            "n": self.n,
+            "t_ns": self.t_ns,
+            "hit": self.hit,
+            "point": self.point,
+            "step": self.step,
+            "request": self.request,
+            "grp": self.group,
+            "evidence": self.evidence,
+            "proof": self.proof,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FaultState:
+    """One occurrence of a fault as it stands now. Stamps are None until it happened."""
+
+    id: str
+    n: int
+    spec: FaultSpec
+    arm_ns: int | None
+    first_ns: int | None
+    heal_ns: int | None
+    healed_by: str | None  # times | for | ttl | heartbeat | harness | shutdown
+    hits: int
+    fired: int
+    state: str  # a faults.lifecycle.State
+    error: str | None = None  # why it is invalid
+
+    def to_json(self) -> dict[str, Any]:
+        """The columns of table `fault`, and `error`."""
+        return {
+            "id": self.id,
+            "n": self.n,
+            "spec": self.spec.to_json(),
+            "seed": self.spec.seed,
+            "arm_ns": self.arm_ns,
+            "first_ns": self.first_ns,
+            "heal_ns": self.heal_ns,
+            "healed_by": self.healed_by,
+            "hits": self.hits,
+            "fired": self.fired,
+            "fired_min": self.spec.fired_min,
+            "state": self.state,
+            "error": self.error,
+        }

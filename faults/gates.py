@@ -1,0 +1,51 @@
+"""Which hit fires: skip, interval, times, space, probability, in this order. Pure counting, no clock and no lock.
+
+    hit       1 2 3 4 5 6 7 8 9 10 11       skip = 3, interval = 3, times = 2
+    may fire        .     F     F
+    why             skip  |--3--|           later: times used up
+
+Everything is counted per key but `times`, so which hits of a key may fire does not depend on what other threads do.
+Only who gets the last of `times` is decided by who comes first.
+"""
+
+from faults.draw import draw
+from faults.spec import FaultSpec
+
+
+class Gates:
+    """The counters of one armed fault."""
+
+    __slots__ = ("_hits_by_key", "_spec", "_used_bytes_by_key", "fired", "hits")
+
+    def __init__(self, spec: FaultSpec) -> None:
+        self._spec = spec
+        self.hits = 0
+        self.fired = 0
+        self._hits_by_key: dict[str, int] = {}
+        self._used_bytes_by_key: dict[str, int] = {}
+
+    def count(self, key: str) -> int:
+        """Note one matching crossing; gives its number among those of its key, from 1."""
+        self.hits += 1
+        hit = self._hits_by_key[key] = self._hits_by_key.get(key, 0) + 1
+        return hit
+
+    def may_fire(self, key: str, hit: int, size_bytes: int) -> bool:
+        """Whether this hit fires. Crossings that reach the space gate and don't pass it are charged to it."""
+        spec, when = self._spec, self._spec.when
+        if spec.persist and self.fired:
+            return True
+        if hit <= when.skip or (hit - when.skip - 1) % when.interval:
+            return False
+        if self.spent:
+            return False
+        used_bytes = self._used_bytes_by_key.get(key, 0)
+        if used_bytes + size_bytes <= when.space_bytes and when.space_bytes:
+            self._used_bytes_by_key[key] = used_bytes + size_bytes
+            return False
+        return when.probability >= 1.0 or draw(spec.seed, spec.id, spec.n, key, hit) < when.probability
+
+    @property
+    def spent(self) -> bool:
+        """All of `times` is used up; never for a persistent fault, which ends only when healed."""
+        return not self._spec.persist and self._spec.when.times is not None and self.fired >= self._spec.when.times

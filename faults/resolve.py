@@ -1,0 +1,109 @@
+"""From words to things: find a spec's point and action in the catalogue, or say everything that is wrong with it."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from faults.points import Action, Catalogue, Point, UnknownName
+from faults.spec import FaultSpec, SpecError, did_you_mean, parse_duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A spec that can be armed. `seconds` is its duration argument, None when it has none."""
+
+    spec: FaultSpec
+    point: Point
+    action: Action
+    seconds: float | None
+
+
+def resolve(specs: Iterable[FaultSpec], catalogue: Catalogue) -> list[Resolved]:
+    """Errors: SpecError with every problem of every spec, each beginning with the fault's id."""
+    resolved: list[Resolved] = []
+    problems: list[str] = []
+    seen: set[tuple[str, int]] = set()
+    for spec in specs:
+        found: list[str] = []
+        if (spec.id, spec.n) in seen:
+            found.append(f"occurrence {spec.n} is given twice; number the occurrences")
+        seen.add((spec.id, spec.n))
+        one = _resolve_one(spec, catalogue, found)
+        problems.extend(f'fault "{spec.id}": {problem}' for problem in found)
+        if one is not None and not found:
+            resolved.append(one)
+    if problems:
+        raise SpecError(problems)
+    return resolved
+
+
+def _resolve_one(spec: FaultSpec, catalogue: Catalogue, problems: list[str]) -> Resolved | None:
+    try:
+        point = catalogue.get(spec.do.point)
+    except UnknownName as error:
+        problems.append(str(error))
+        return None
+    problems.extend(_scope_problems(spec, point))
+    try:
+        action = point.action(spec.do.action)
+    except UnknownName as error:
+        problems.append(str(error))
+        return None
+    if spec.place not in action.placements:
+        allowed = " or ".join(f'"{place}"' for place in action.placements)
+        problems.append(f'place = "{spec.place}" is not permitted for "{point.name}: {action.word}"; give {allowed}')
+    return Resolved(spec, point, action, _checked_argument(spec, action, problems))
+
+
+def _scope_problems(spec: FaultSpec, point: Point) -> list[str]:
+    return [
+        f'scope.{name}: "{point.name}" does not pass {name}, so it would never match{did_you_mean(name, point.scope)}'
+        for name, _ in spec.scope.wanted()
+        if name not in point.scope
+    ]
+
+
+def _checked_argument(spec: FaultSpec, action: Action, problems: list[str]) -> float | None:
+    """The duration in seconds, if the argument is one."""
+    given, do = spec.do.argument, f'do = "{spec.do}"'
+    wanted, optional = action.argument.rstrip("?"), action.argument.endswith("?")
+    if given is None:
+        if wanted and not optional:
+            problems.append(f'{do}: "{action.word}" needs a {wanted}{_example(action, wanted)}')
+        return None
+    if not wanted:
+        problems.append(f'{do}: "{action.word}" takes no argument; leave "{given}" out')
+    elif wanted == "duration":
+        return _checked_seconds(spec, given, do, problems)
+    elif wanted == "number":
+        _check_number(given, do, problems)
+    elif action.words and given not in action.words:
+        problems.append(f'{do}: no "{action.word}" of kind "{given}"{did_you_mean(given, action.words)}')
+    return None
+
+
+def _example(action: Action, wanted: str) -> str:
+    example = {"duration": "20s", "number": "0.5", "word": action.words[0] if action.words else "name"}[wanted]
+    return f', e.g. "{action.word} {example}"'
+
+
+def _checked_seconds(spec: FaultSpec, given: str, do: str, problems: list[str]) -> float | None:
+    try:
+        seconds = parse_duration_s(given)
+    except SpecError as error:
+        problems.append(f"{do}: {error}")
+        return None
+    if seconds == 0:
+        problems.append(f"{do}: lasts no time, so it would fire and break nothing; give more than 0")
+    if seconds > spec.net_s:
+        problems.append(f"{do}: lasts longer than its net, ttl = {spec.net_s:g}s; shorten it or raise ttl")
+    return seconds
+
+
+def _check_number(given: str, do: str, problems: list[str]) -> None:
+    try:
+        finite = math.isfinite(float(given))
+    except ValueError:
+        finite = False
+    if not finite:
+        problems.append(f'{do}: "{given}" is no finite number; write it like 0.5')
