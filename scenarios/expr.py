@@ -1,0 +1,116 @@
+"""`metric[.stat] op value` of a check, and `metric[.stat] op value for duration` of an abort.
+
+    ttft.p99 < 800ms       errors.outside <= 1%       leak.rss_anon < 4MiB/h       throughput.tokens > 300/s
+    errors.outside > 20% for 2m                       host.disk_free < 2GiB for 10s
+
+A check says what must hold, an abort what ends the run. Values come out in the metric's own unit (`Unit`).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from scenarios import metrics
+from scenarios.metrics import Unit
+from scenarios.units import NUMBER, Refused, parse_bytes, parse_seconds, parse_share
+
+OPERATORS: Final = ("<=", ">=", "<", ">")
+_FORM: Final = re.compile(r"^\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<op>[<>=!~]+)\s*(?P<value>.+?)\s*$")
+_FOR: Final = re.compile(r"^(?P<condition>.*\S)\s+for\s+(?P<duration>\S.*?)\s*$")
+_EXAMPLES: Final = {
+    Unit.SECONDS: "800ms",
+    Unit.SHARE: "1%",
+    Unit.PER_SECOND: "300/s",
+    Unit.BYTES: "2GiB",
+    Unit.BYTES_PER_HOUR: "4MiB/h",
+    Unit.COUNT_PER_HOUR: "1/h",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`value` is in `unit`; `stat` is None for a metric that has none."""
+
+    metric: str
+    stat: str | None
+    op: str
+    value: float
+    unit: Unit
+
+    def holds(self, observed: float) -> bool:
+        match self.op:
+            case "<":
+                return observed < self.value
+            case "<=":
+                return observed <= self.value
+            case ">":
+                return observed > self.value
+            case _:
+                return observed >= self.value
+
+    @property
+    def name(self) -> str:
+        return f"{self.metric}.{self.stat}" if self.stat else self.metric
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End the run once `when` has held for `for_s` seconds without a break."""
+
+    when: Condition
+    for_s: float
+
+
+def parse_condition(text: str) -> Condition:
+    """The condition of a check's `that`; `Refused` when it is not one."""
+    form = _FORM.match(text)
+    if form is None:
+        raise Refused("a check is: metric[.stat] op value", 'write it such as "ttft.p99 < 800ms"')
+    found = metrics.find(form["name"])
+    if found is None:
+        raise Refused(f'no metric "{form["name"]}"', metrics.suggest(form["name"]))
+    if form["op"] not in OPERATORS:
+        raise Refused(f'no operator "{form["op"]}"', "use < <= > or >=")
+    metric, stat = found
+    return Condition(metric.name, stat, form["op"], _value(form["value"], metric.name, metric.unit), metric.unit)
+
+
+def parse_abort(text: str) -> Abort:
+    """The condition and the duration of one `abort` line; `Refused` when it is not one."""
+    form = _FOR.match(text)
+    if form is None:
+        raise Refused("an abort is: metric[.stat] op value for duration", f'write "{text.strip()} for 30s"')
+    condition = parse_condition(form["condition"])
+    if not metrics.METRICS[condition.metric].live:
+        raise Refused(f"{condition.metric} is only known after the run", "make it a check")
+    return Abort(condition, parse_seconds(form["duration"]))
+
+
+def _value(text: str, name: str, unit: Unit) -> float:
+    try:
+        match unit:
+            case Unit.SECONDS:
+                return parse_seconds(text)
+            case Unit.BYTES:
+                return float(parse_bytes(text))
+            case Unit.SHARE if text.endswith("%") and name.startswith("drift."):
+                return float(text.removesuffix("%")) / 100  # a drift can exceed 100 %
+            case Unit.SHARE:
+                return parse_share(text if text.endswith("%") else float(text))
+            case Unit.PER_SECOND:
+                return _per(text, "/s")
+            case Unit.BYTES_PER_HOUR if text.endswith("/h"):
+                return float(parse_bytes(text.removesuffix("/h")))
+            case Unit.COUNT_PER_HOUR:
+                return _per(text, "/h")
+    except Refused as refused:
+        raise Refused(f"{name}: {refused.rule}", refused.remedy or f"write {_EXAMPLES[unit]}") from None
+    except ValueError:
+        pass
+    raise Refused(f'{name} cannot be compared with "{text}"', f"write it such as {_EXAMPLES[unit]}")
+
+
+def _per(text: str, suffix: str) -> float:
+    if re.match(rf"^{NUMBER}{suffix}$", text) is None:
+        raise ValueError(text)
+    return float(text.removesuffix(suffix))

@@ -1,0 +1,127 @@
+"""`[[fault]]`: what breaks, when, where, and what is then allowed."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from faults.spec import NET_BEYOND_FOR_S, Do, SpecError, parse_do
+from scenarios.load import Identity
+from scenarios.phases import time_or_table
+from scenarios.units import Refused
+from scenarios.words import Bytes, Count, PositiveSeconds, Rows, Seconds, Share, Some, Word, Words
+
+Outcome = Literal[
+    "ok",
+    "http_error",
+    "inband_error",
+    "truncated",
+    "no_finish_reason",
+    "malformed",
+    "timeout",
+    "cancelled",
+    "refused",
+    "dropped",
+    "unfinished",
+]
+AFTER: Final = r"^[A-Za-z][A-Za-z0-9_-]*\.(fired|healed)$"
+
+
+def _do(text: str) -> str:
+    try:
+        return str(parse_do(text))
+    except SpecError as error:
+        rule, _, remedy = error.problems[0].removeprefix(f'do = "{text}": ').partition("; ")
+        raise Refused(rule, remedy) from None
+
+
+def _probability(share: float) -> float:
+    if share == 0:
+        raise Refused("a probability is above 0", "leave the fault out")
+    return share
+
+
+class When(Words):
+    """`at` (or `after`) arms; the fault opens at the next hit that matches. Hits count per fault and key, after
+    arming, and only those that match the scope."""
+
+    at: Seconds | None = None
+    """From the start of the trial. Neither `at` nor `after`: at the start."""
+    after: Annotated[str, Field(pattern=AFTER)] | None = None
+    """Another fault's "id.fired" or "id.healed"."""
+    every: PositiveSeconds | None = None
+    """Arm again every so often until the trial ends."""
+    for_: PositiveSeconds | None = Field(default=None, alias="for")
+    """How long it stays open, from its first fire; none: until `times` are used up."""
+    skip: Count = 0
+    """Matching hits that pass first."""
+    times: Some = 1
+    """How often it fires, in each occurrence."""
+    interval: Some = 1
+    """Every so many-th hit fires."""
+    probability: Annotated[Share, AfterValidator(_probability)] = 1.0
+    """Chance that a hit fires."""
+    space: Bytes = 0
+    """Bytes of crossings that pass first."""
+
+
+class Scope(Words):
+    """Which crossings count; what is not named matches all."""
+
+    group: Word | None = None
+    session: Word | None = None
+    pool: Word | None = None
+    phase: Literal["prefill", "decode"] | None = None
+    graph: Word | None = None
+    load: Word | None = None
+
+
+class Completed(Words):
+    """Recovery counted in requests completed after the heal."""
+
+    completed: Some
+
+
+TimeOrCompleted = Annotated[
+    Annotated[PositiveSeconds, Tag("<time>")] | Annotated[Completed, Tag("<work>")], Discriminator(time_or_table)
+]
+
+
+class Expect(Words):
+    """What the fault permits. Any outcome that no expectation allows is a FAIL."""
+
+    outcomes: Annotated[Rows[Outcome], Field(min_length=1)] = ("ok",)
+    """Client-side outcomes that victims may have."""
+    victims: Literal["hit", "scope", "all"] = "hit"
+    """Who may be touched: the requests that were hit, everything in the scope, or all."""
+    marks: Rows[Word] = ()
+    """Symptoms that the runtime must count."""
+    recover: TimeOrCompleted = 30.0
+    """Service is as in the baseline this long after the heal."""
+
+
+def _ttl(data: dict[str, Any]) -> float:
+    when = data.get("when")
+    return (when.for_ or 0.0 if isinstance(when, When) else 0.0) + NET_BEYOND_FOR_S
+
+
+class Fault(Words):
+    """One break and what it permits."""
+
+    id: Identity
+    do: Annotated[str, AfterValidator(_do), Field(json_schema_extra={"examples": ["device.launch: hang 20s"]})]
+    """"point: action [argument]"; `seatrial faults` lists them."""
+    place: Literal["before", "after", "in_flight"] = "before"
+    """Relative to the work of the point."""
+    when: When = When()
+    scope: Scope = Scope()
+    persist: bool = False
+    """Stay armed over a restart of the server, and fail every matching crossing until healed."""
+    fired_min: Count = 1
+    """Fires that each occurrence must reach."""
+    ttl: PositiveSeconds = Field(default_factory=_ttl)
+    """The net: healed at the latest after this. Default: `for` + 60 s."""
+    expect: Expect = Expect()
+
+    @property
+    def parsed(self) -> Do:
+        return parse_do(self.do)

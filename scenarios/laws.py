@@ -1,0 +1,132 @@
+"""How many tokens a request has: a constant, a uniform range, or a lognormal law with an end.
+
+    prompt_tokens = 64                                         always 64
+    prompt_tokens = [20, 400]                                  every whole number from 20 to 400 alike
+    prompt_tokens = { lognormal = [300, 0.8], max = 1500 }     median 300, sigma 0.8 of the logarithm, cut at 1500
+
+A draw is the inverse of the law at one uniform number: one draw for each request, so the next draw never shifts.
+The lognormal law is cut by conditioning on `max`, not by clamping: no heap of requests of exactly `max` tokens.
+"""
+
+import difflib
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+from scenarios.units import Refused
+
+_NORMAL: Final = NormalDist()
+TOKENS_MAX: Final = 10_000_000  # beyond any context; a larger number is a slip
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    tokens: int
+
+    def draw(self, uniform: float) -> int:
+        """Tokens for a uniform number of [0, 1)."""
+        return self.tokens
+
+    def mean(self) -> float:
+        return float(self.tokens)
+
+    @property
+    def most(self) -> int:
+        return self.tokens
+
+    def written(self) -> object:
+        """The law as the scenario file writes it."""
+        return self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    low: int
+    high: int
+
+    def draw(self, uniform: float) -> int:
+        return self.low + int(uniform * (self.high - self.low + 1))
+
+    def mean(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def most(self) -> int:
+        return self.high
+
+    def written(self) -> object:
+        return [self.low, self.high]
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    median: float
+    sigma: float
+    max: int
+
+    def draw(self, uniform: float) -> int:
+        below = uniform * self._mass()
+        if below <= 0:
+            return 1
+        return min(self.max, max(1, round(self.median * math.exp(self.sigma * _NORMAL.inv_cdf(below)))))
+
+    def mean(self) -> float:
+        whole = self.median * math.exp(self.sigma**2 / 2)
+        return whole * _NORMAL.cdf(math.log(self.max / self.median) / self.sigma - self.sigma) / self._mass()
+
+    @property
+    def most(self) -> int:
+        return self.max
+
+    def written(self) -> object:
+        return {"lognormal": [self.median, self.sigma], "max": self.max}
+
+    def _mass(self) -> float:
+        """The share of the uncut law that lies under `max`."""
+        return _NORMAL.cdf(math.log(self.max / self.median) / self.sigma)
+
+
+Law = Constant | Uniform | Lognormal
+
+
+def parse_law(value: object) -> Law:
+    """The law that TOML wrote; `Refused` says what is wrong with it."""
+    match value:
+        case Constant() | Uniform() | Lognormal():
+            return value
+        case bool():
+            pass
+        case int():
+            return Constant(_tokens(value))
+        case [low, high]:
+            low_tokens, high_tokens = _tokens(low), _tokens(high)
+            if low_tokens > high_tokens:
+                raise Refused("a range of tokens is [low, high]", f"write [{high_tokens}, {low_tokens}]")
+            return Uniform(low_tokens, high_tokens)
+        case dict():
+            return _parse_lognormal(value)
+    raise Refused("tokens are a number, [low, high], or { lognormal = [median, sigma], max = tokens }")
+
+
+def _parse_lognormal(table: dict[str, object]) -> Lognormal:
+    known = ("lognormal", "max")
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            raise Refused(f'a law has no key "{key}"', f'did you mean "{close[0]}"?' if close else "it has lognormal, max")
+    if "max" not in table:
+        raise Refused("a lognormal law needs an end", "add max = the most tokens the model can take")
+    match table.get("lognormal"):
+        case [int() | float() as median, int() | float() as sigma] if median >= 1 and 0 < sigma <= 5:
+            most = _tokens(table["max"])
+            if most <= median:
+                raise Refused("max lies above the median", f"write max = {round(4 * median)}")
+            return Lognormal(float(median), float(sigma), most)
+    raise Refused("lognormal is [median of at least 1 token, sigma above 0 and up to 5]", "write lognormal = [300, 0.8]")
+
+
+def _tokens(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= TOKENS_MAX:
+        return value
+    raise Refused(f"a number of tokens is a whole number from 1 to {TOKENS_MAX:,}")

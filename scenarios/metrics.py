@@ -1,0 +1,88 @@
+"""What a check or an abort can speak of. `assertions` keeps the same names; a test compares the two lists."""
+
+import difflib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Unit(StrEnum):
+    """The unit of a metric's value once it is normalised."""
+
+    SECONDS = "s"
+    SHARE = "share"
+    PER_SECOND = "per_s"
+    BYTES = "bytes"
+    BYTES_PER_HOUR = "bytes_per_h"
+    COUNT_PER_HOUR = "count_per_h"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: `stats` are the words that may follow it (empty: none may), `of_load` says whether a check can
+    narrow it to one load or group, `live` whether it is known during the run (so that an abort can use it)."""
+
+    name: str
+    unit: Unit
+    stats: tuple[str, ...]
+    of_load: bool
+    live: bool
+    means: str
+
+
+STATS: Final = ("p50", "p90", "p95", "p99", "max", "mean")
+
+
+def _rows() -> tuple[Metric, ...]:
+    time, share, rate = Unit.SECONDS, Unit.SHARE, Unit.PER_SECOND
+    return (
+        Metric("ttft", time, STATS, True, True, "from the intended send to the first token"),
+        Metric("itl", time, STATS, True, True, "between two chunks of one reply"),
+        Metric("e2e", time, STATS, True, True, "from the intended send to the end of the reply"),
+        Metric("tpot", time, STATS, True, True, "(e2e - ttft) / (tokens - 1)"),
+        Metric("errors", share, (), True, True, "requests that ended neither ok nor cancelled by us"),
+        Metric("errors.outside", share, (), True, True, "the same outside fault windows"),
+        Metric("refused", share, (), True, True, "requests answered with 429 or 503"),
+        Metric("dropped", share, (), True, True, "arrivals that our own full pool never sent"),
+        Metric("throughput.tokens", rate, (), True, True, "generated tokens"),
+        Metric("throughput.requests", rate, (), True, True, "completed requests"),
+        Metric("leak.rss_anon", Unit.BYTES_PER_HOUR, (), False, False, "growth of the server's anonymous memory"),
+        Metric("leak.fds", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's open files"),
+        Metric("leak.threads", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's threads"),
+        Metric("leak.kv_live", Unit.COUNT_PER_HOUR, (), False, False, "growth of KV blocks in use when idle"),
+        Metric("drift.ttft", share, STATS, True, False, "change of ttft from the start of the trial to its end"),
+        Metric("drift.itl", share, STATS, True, False, "change of itl from the start of the trial to its end"),
+        Metric("drift.e2e", share, STATS, True, False, "change of e2e from the start of the trial to its end"),
+        Metric("load.lateness", time, ("p99",), False, True, "how late the load generator sent"),
+        Metric("recovery", time, (), True, False, "from the heal of a fault to service as before it"),
+        Metric("host.disk_free", Unit.BYTES, (), False, True, "free space where the run is written"),
+        Metric("host.hiccup", time, ("max",), False, True, "the longest time the machine did not let us run"),
+    )
+
+
+METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _rows()}
+
+
+def full_names() -> list[str]:
+    """Every name a check can use, with its stat: `ttft.p99`, `errors`, ..."""
+    return [name for m in METRICS.values() for name in ([f"{m.name}.{stat}" for stat in m.stats] or [m.name])]
+
+
+def find(full_name: str) -> tuple[Metric, str | None] | None:
+    """The metric and the stat of `ttft.p99`, or None when there is no such name."""
+    if full_name in METRICS and not METRICS[full_name].stats:
+        return METRICS[full_name], None
+    name, _, stat = full_name.rpartition(".")
+    metric = METRICS.get(name)
+    return (metric, stat) if metric is not None and stat in metric.stats else None
+
+
+def suggest(full_name: str) -> str:
+    """The remedy for a name that is not there."""
+    if full_name in METRICS:
+        return f"add a stat: {full_name}.{METRICS[full_name].stats[-3]}" if METRICS[full_name].stats else ""
+    close = difflib.get_close_matches(full_name, full_names(), 1, 0.6)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    families = sorted({name.split(".")[0] for name in METRICS})
+    return f"metrics are {', '.join(families)}"

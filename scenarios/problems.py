@@ -1,0 +1,144 @@
+"""What is wrong with a scenario file, all of it at once, each with its place, its rule and its remedy."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scenarios.positions import Path, Span, Spot
+
+WIDTH_MAX: Final = 100
+FULL_MAX: Final = 6
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend. `line` and `col` count from 1; 0 when it is not about a place in the file."""
+
+    path: str
+    line: int
+    col: int
+    key: str
+    """Such as fault[2].when.at."""
+    given: str
+    """As written; "" when something is missing."""
+    rule: str
+    remedy: str
+    source: str = field(default="", compare=False)
+    """The line of the file."""
+    width: int = field(default=1, compare=False)
+    """Characters to underline."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.col}" if self.line else self.path
+
+    def __str__(self) -> str:
+        given = f" = {self.given}" if self.given else ""
+        return f"{self.place} {self.key}{given}: {self.rule}" + (f"; {self.remedy}" if self.remedy else "")
+
+    def render(self) -> str:
+        """Headline, the line of the file, and the caret with the remedy."""
+        headline = f"{self.place}  {self.key}: {self.rule}" if self.key else f"{self.place}  {self.rule}"
+        if not self.line:
+            return headline + (f"\n  {self.remedy}" if self.remedy else "")
+        gutter = max(5, len(str(self.line)) + 1)
+        shown, start, width = _window(printable(self.source), self.col - 1, max(1, self.width), WIDTH_MAX - gutter - 3)
+        caret = " " * start + "^" * width
+        return "\n".join(
+            (headline, f"{self.line:>{gutter}} | {shown}", f"{'':>{gutter}} | {caret} {self.remedy}".rstrip())
+        )
+
+    def brief(self) -> str:
+        given = f" {self.given}" if self.given else ""
+        return f"{self.line}:{self.col} {self.key}{given} ({self.remedy or self.rule})"
+
+
+class ScenarioProblems(Exception):
+    """The scenario can't be used; `problems` holds every one found, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        assert problems, "no problem, no exception"
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.col)))
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """For a terminal: the first few in full, the rest in one line each. No control characters."""
+        full, rest = self.problems[:FULL_MAX], self.problems[FULL_MAX:]
+        blocks = [problem.render() for problem in full]
+        if rest:
+            blocks.append(f"{len(rest)} more: " + " · ".join(problem.brief() for problem in rest))
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        return "\n".join([*blocks, f"{count}; nothing was started"])
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a scenario file with the place of everything in it."""
+
+    path: str
+    text: str
+    spots: dict[Path, Spot] = field(default_factory=dict, repr=False)
+
+    def problem(self, at: Path, rule: str, remedy: str = "", *, on_key: bool = False) -> Problem:
+        """A problem with the value at this path, or with its key; the nearest table when it is not in the file."""
+        known = at
+        while known and known not in self.spots:
+            known = known[:-1]
+        key = show_path(at)
+        if known not in self.spots:
+            return self._problem(Span(0, 0), key, "", rule, remedy)
+        spot = self.spots[known]
+        missing = known != at
+        span = spot.key if on_key or missing else spot.value
+        return self._problem(span, key, "" if missing else self.shown(span), rule, remedy)
+
+    def syntax_problem(self, line: int, col: int, rule: str, remedy: str) -> Problem:
+        lines = self.text.split("\n")
+        return Problem(self.path, line, col, "", "", rule, remedy, lines[line - 1] if line <= len(lines) else "")
+
+    def line_col(self, at: Path) -> tuple[int, int]:
+        """Line and column of the value at this path (of the nearest table when it is a default)."""
+        problem = self.problem(at, "")
+        return problem.line, problem.col
+
+    def shown(self, span: Span) -> str:
+        """The text of a span on one short line."""
+        text = printable(self.text[span.start : span.end].split("\n")[0])
+        return text if len(text) <= 60 and "\n" not in self.text[span.start : span.end] else text[:57] + "..."
+
+    def _problem(self, span: Span, key: str, given: str, rule: str, remedy: str) -> Problem:
+        line = self.text.count("\n", 0, span.start) + 1
+        begin = self.text.rfind("\n", 0, span.start) + 1
+        end = self.text.find("\n", begin)
+        source = self.text[begin : end if end >= 0 else len(self.text)]
+        width = min(span.end, begin + len(source)) - span.start
+        return Problem(self.path, line, span.start - begin + 1, key, given, printable(rule), printable(remedy), source, width)
+
+
+def show_path(path: Path) -> str:
+    """("fault", 2, "when", "at") as fault[2].when.at."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def printable(text: str) -> str:
+    """No character that could move the cursor or turn the line round."""
+    return _CONTROL.sub("\N{MIDDLE DOT}", text.replace("\t", " "))
+
+
+def _window(line: str, start: int, width: int, columns: int) -> tuple[str, int, int]:
+    """A long line cut round what is underlined: the text, and where the underline begins and how long it is."""
+    if len(line) <= columns:
+        return line, start, min(width, max(1, len(line) - start))
+    width = min(width, columns // 2)
+    begin = max(0, min(start - columns // 4, len(line) - columns))
+    shown = line[begin : begin + columns]
+    if begin > 0:
+        shown = "…" + shown[1:]
+    if begin + columns < len(line):
+        shown = shown[:-1] + "…"
+    return shown, start - begin, width

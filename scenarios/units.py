@@ -1,0 +1,139 @@
+"""Strings with a unit become plain floats: seconds, bytes, per second, shares.
+
+Each `parse_*` takes what TOML gave, returns the number, and raises `Refused` with the rule and the remedy.
+"""
+
+import math
+import re
+from typing import Final
+
+SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+BYTES: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+NUMBER: Final = r"(?:\d+(?:\.\d+)?)"
+DURATION_PATTERN: Final = rf"^{NUMBER}(ms|s|m|h)$"
+SIZE_PATTERN: Final = rf"^{NUMBER}(KiB|MiB|GiB)$"
+RATE_PATTERN: Final = rf"^{NUMBER}/s$"
+RATES_PATTERN: Final = rf"^{NUMBER}/s(\.\.{NUMBER}/s)?$"
+SHARE_PATTERN: Final = rf"^{NUMBER}%$"
+
+# What people write instead; only used to word the remedy.
+_OTHER_TIMES: Final = {
+    **dict.fromkeys(("msec", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+}
+_OTHER_SIZES: Final = {"k": "KiB", "kb": "KiB", "kib": "KiB", "m": "MiB", "mb": "MiB", "mib": "MiB"} | {
+    "g": "GiB",
+    "gb": "GiB",
+    "gib": "GiB",
+}
+_PARTS: Final = re.compile(rf"^\s*(-?{NUMBER})\s*(.*?)\s*$")
+
+
+class Refused(ValueError):
+    """One value that the schema does not take: `rule` says what is allowed, `remedy` what to write instead."""
+
+    def __init__(self, rule: str, remedy: str = "") -> None:
+        super().__init__(f"{rule}; {remedy}" if remedy else rule)
+        self.rule = rule
+        self.remedy = remedy
+
+
+def parse_seconds(value: object) -> float:
+    """`"250ms"`, `"15s"`, `"1.5m"`, `"8h"` as seconds."""
+    if isinstance(value, str) and re.match(DURATION_PATTERN, value):
+        number, unit = _split(value)
+        return _finite(number * SECONDS[unit])
+    raise Refused("a time is a number and its unit: ms, s, m or h", _remedy(value, _OTHER_TIMES, "s", SECONDS))
+
+
+def parse_bytes(value: object) -> int:
+    """`"64KiB"`, `"4GiB"` as bytes."""
+    if isinstance(value, str) and re.match(SIZE_PATTERN, value):
+        number, unit = _split(value)
+        return round(_finite(number * BYTES[unit]))
+    raise Refused("a size is a number and its unit: KiB, MiB or GiB", _remedy(value, _OTHER_SIZES, "MiB", BYTES))
+
+
+def parse_rate(value: object) -> float:
+    """`"6/s"` as requests per second, above 0."""
+    if isinstance(value, str) and re.match(RATE_PATTERN, value):
+        rate = _finite(float(value.removesuffix("/s")))
+        if rate > 0:
+            return rate
+        raise Refused("a rate is above 0", 'write "0.1/s", or leave the load out')
+    raise Refused('a rate is per second, such as "6/s"', _rate_remedy(value))
+
+
+def parse_rates(value: object) -> float | tuple[float, float]:
+    """`"6/s"` as one rate, `"1/s..6/s"` as (low, high); low may be 0, high is above low."""
+    if not isinstance(value, str) or ".." not in value:
+        return parse_rate(value)
+    if not re.match(RATES_PATTERN, value):
+        raise Refused('a range of rates is "low/s..high/s"', 'write it such as "1/s..6/s"')
+    low, high = (_finite(float(part.removesuffix("/s"))) for part in value.split(".."))
+    if low >= high:
+        raise Refused("the first rate of a range is the lower one", f'write "{high:g}/s..{low:g}/s"')
+    return low, high
+
+
+def parse_share(value: object) -> float:
+    """`0.05` or `"5%"` as a share from 0 to 1."""
+    if isinstance(value, str) and re.match(SHARE_PATTERN, value):
+        share = float(value.removesuffix("%")) / 100
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        share = float(value)
+    else:
+        raise Refused('a share is a number from 0 to 1 or a percentage such as "5%"')
+    if not 0 <= share <= 1:
+        hint = f'write "{share:g}%"' if 1 < share <= 100 and not isinstance(value, str) else ""
+        raise Refused("a share lies from 0 to 1 (0% to 100%)", hint)
+    return share
+
+
+def show_seconds(value_s: float) -> str:
+    """A time as one writes it: 0.25 -> "250ms", 90 -> "90s", 7200 -> "2h"."""
+    if value_s < 1:
+        return f"{value_s * 1000:g}ms"
+    for unit in ("h", "m"):
+        if value_s >= 2 * SECONDS[unit] and value_s % SECONDS[unit] == 0:
+            return f"{value_s / SECONDS[unit]:g}{unit}"
+    return f"{value_s:g}s"
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = _PARTS.match(text)
+    assert match is not None
+    return float(match[1]), match[2]
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise Refused("the number is too large")
+    return value
+
+
+def _remedy(value: object, others: dict[str, str], bare_unit: str, units: dict[str, float] | dict[str, int]) -> str:
+    """The same amount as one should write it; empty when the value says nothing of the kind."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return f'write a string such as "10{bare_unit}"'
+    match = _PARTS.match(str(value))
+    if match is None:
+        return f'write a string such as "10{bare_unit}"'
+    number, word = match[1], match[2]
+    if number.startswith("-"):
+        return "it cannot be negative"
+    if word in ("d", "day", "days") and "h" in units:
+        return f'write "{float(number) * 24:g}h"'
+    unit = bare_unit if word == "" else others.get(word.lower(), word if word in units else bare_unit)
+    return f'write "{number}{unit}"'
+
+
+def _rate_remedy(value: object) -> str:
+    match = re.match(rf"^\s*({NUMBER})\s*(?:/|per)?\s*(\w*)\s*$", str(value))
+    if match is None or isinstance(value, bool):
+        return 'write it such as "6/s"'
+    period = {"m": "m", "min": "m", "minute": "m", "h": "h", "hour": "h"}.get(match[2].lower(), "s")
+    return f'write "{float(match[1]) / SECONDS[period]:.4g}/s"'

@@ -1,0 +1,122 @@
+"""The words that tables of a scenario are made of: scalar types with a unit, and the base of every table.
+
+A table is frozen and refuses unknown keys. Attribute, TOML key and JSON key are one word (`for` is `for_` in Python):
+what TOML writes as "40m" is `2400.0` in Python and in `plan.json`. Times are seconds, sizes bytes, rates per second.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import ValidationInfo, WithJsonSchema, model_validator
+from pydantic.types import Strict
+
+from scenarios import laws, units
+from scenarios.units import Refused
+
+PLAIN: Final = "plain"  # context key: values come from plan.json, already normalised
+KEYS: Final = "keys"  # context key: a dict the tables fill with {id of the raw table: its keys}
+
+T = TypeVar("T")
+
+
+class Words(BaseModel):
+    """Base of every table."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, serialize_by_alias=True, use_attribute_docstrings=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tell_keys(cls, raw: Any, info: ValidationInfo) -> Any:
+        """Tell the reader which keys this raw table may have, so that it can suggest one for a slip."""
+        if info.context and isinstance(raw, dict) and KEYS in info.context:
+            info.context[KEYS][id(raw)] = keys_of(cls)
+        return raw
+
+
+def keys_of(table: type[BaseModel]) -> tuple[str, ...]:
+    """The TOML keys of a table, in the order of the schema."""
+    return tuple(field.alias or name for name, field in table.model_fields.items())
+
+
+def _unless_plain(parse: Callable[[object], Any]) -> BeforeValidator:
+    """`parse` for what TOML wrote; numbers of a plan pass as they are."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        plain = bool(info.context and info.context.get(PLAIN))
+        return value if plain and not isinstance(value, str) else parse(value)
+
+    return BeforeValidator(validate)
+
+
+def _positive_seconds(value: object) -> float:
+    seconds = units.parse_seconds(value)
+    if seconds <= 0:
+        raise Refused("the time is above 0")
+    return seconds
+
+
+def _text_schema(pattern: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
+
+
+_SHARE_SCHEMA: Final = WithJsonSchema(
+    {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": units.SHARE_PATTERN}]}
+)
+_LAW_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "title": "always so many"},
+        {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2, "title": "[low, high]"},
+        {
+            "type": "object",
+            "title": "lognormal",
+            "properties": {
+                "lognormal": {
+                    "type": "array",
+                    "items": {"type": "number"},
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "description": "median in tokens, sigma of the logarithm",
+                },
+                "max": {"type": "integer", "minimum": 1, "description": "the law is cut here"},
+            },
+            "required": ["lognormal", "max"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+Seconds = Annotated[float, _unless_plain(units.parse_seconds), _text_schema(units.DURATION_PATTERN, "30s")]
+PositiveSeconds = Annotated[float, _unless_plain(_positive_seconds), _text_schema(units.DURATION_PATTERN, "30s")]
+Bytes = Annotated[int, _unless_plain(units.parse_bytes), _text_schema(units.SIZE_PATTERN, "4GiB")]
+PerSecond = Annotated[float, _unless_plain(units.parse_rate), _text_schema(units.RATE_PATTERN, "6/s")]
+Share = Annotated[float, BeforeValidator(units.parse_share), _SHARE_SCHEMA]
+Count = Annotated[int, Field(ge=0)]
+Some = Annotated[int, Field(ge=1)]
+Word = Annotated[str, Field(min_length=1)]
+Rows = Annotated[tuple[T, ...], Strict(False)]
+
+
+def _parse_rates(value: Any, info: ValidationInfo) -> float | tuple[float, float]:
+    match value:
+        case [int() | float() as low, int() | float() as high] if info.context and info.context.get(PLAIN):
+            return float(low), float(high)
+        case int() | float() if info.context and info.context.get(PLAIN):
+            return float(value)
+    return units.parse_rates(value)
+
+
+Rates = Annotated[
+    float | tuple[float, float],
+    PlainValidator(_parse_rates),
+    PlainSerializer(lambda rates: rates),
+    _text_schema(units.RATES_PATTERN, "1/s..6/s"),
+]
+Tokens = Annotated[
+    laws.Law,
+    PlainValidator(laws.parse_law),
+    PlainSerializer(lambda law: law.written()),
+    WithJsonSchema(_LAW_SCHEMA),
+]
