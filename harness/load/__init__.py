@@ -1,0 +1,1 @@
+"""Load: sends the planned requests to a target, and writes down what each of them saw. Runs in a process of its own."""

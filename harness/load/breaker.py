@@ -1,0 +1,98 @@
+"""Manners towards a server that is not ours: start at 1/s, wait when told to, stop when it suffers.
+
+Pure: times come in, permission goes out. For a target of our own the gate stands open, because breaking it is the
+purpose.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Manners:
+    """Limits of a gate. `None` switches that limit off; the defaults are those of a foreign target."""
+
+    ramp_from_per_s: float | None = 1.0
+    ramp_doubling_s: float = 10.0  # the permitted rate doubles in this time
+    honour_retry_after: bool = True
+    window: int = 50  # replies that the two stops below look at
+    bad_share_max: float | None = 0.5  # of 5xx, 429 and connections that failed
+    slow_factor_max: float | None = 5.0  # median of the window against the median of the first one
+    requests_max: int | None = None
+    tokens_max: int | None = None
+    in_flight_max: int | None = None
+
+
+OPEN = Manners(None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
+
+
+class Gate:
+    """Asked before each sending, told after each reply. `stopped` says why it closed for good, "" while it has not."""
+
+    def __init__(self, manners: Manners, start_ns: int) -> None:
+        self.stopped = ""
+        self.held = 0  # arrivals that were not let through
+        self._manners = manners
+        self._start_ns = start_ns
+        self._wait_until_ns = start_ns
+        self._credit, self._credit_ns = 1.0, start_ns
+        self._sent = 0
+        self._tokens = 0
+        self._bad: deque[bool] = deque(maxlen=manners.window)
+        self._slow_ns: deque[int] = deque(maxlen=manners.window)
+        self._first_median_ns: int | None = None
+
+    def lets_through(self, now_ns: int, in_flight: int) -> bool:
+        """Whether a request may be sent now. A refusal is counted in `held` and is no dropped arrival."""
+        if self.stopped or not self._allowed(now_ns, in_flight):
+            self.held += 1
+            return False
+        self._sent += 1
+        return True
+
+    def heard(self, now_ns: int, bad: bool, took_ns: int | None, tokens: int, retry_after_s: float | None) -> None:
+        """Take one reply: whether it was a 5xx, 429 or lost connection, and its duration when it was a good one."""
+        limits = self._manners
+        self._tokens += tokens
+        if retry_after_s is not None and limits.honour_retry_after:
+            self._wait_until_ns = max(self._wait_until_ns, now_ns + int(retry_after_s * 1e9))
+        self._bad.append(bad)
+        if took_ns is not None and not bad:
+            self._slow_ns.append(took_ns)
+        if len(self._bad) == limits.window and limits.bad_share_max is not None:
+            share = sum(self._bad) / limits.window
+            if share > limits.bad_share_max:
+                self._stop(f"{share:.0%} of the last {limits.window} replies were 5xx, 429 or lost connections")
+        if len(self._slow_ns) == limits.window and limits.slow_factor_max is not None:
+            median_ns = sorted(self._slow_ns)[limits.window // 2]
+            self._first_median_ns = self._first_median_ns or max(1, median_ns)
+            if median_ns > limits.slow_factor_max * self._first_median_ns:
+                self._stop(f"median reply {median_ns / 1e6:.0f} ms, at first {self._first_median_ns / 1e6:.0f} ms")
+
+    def _allowed(self, now_ns: int, in_flight: int) -> bool:
+        limits = self._manners
+        if limits.requests_max is not None and self._sent >= limits.requests_max:
+            self._stop(f"limit of {limits.requests_max} requests reached")
+            return False
+        if limits.tokens_max is not None and self._tokens >= limits.tokens_max:
+            self._stop(f"limit of {limits.tokens_max} tokens reached")
+            return False
+        if limits.in_flight_max is not None and in_flight >= limits.in_flight_max:
+            return False
+        if now_ns < self._wait_until_ns:
+            return False
+        return limits.ramp_from_per_s is None or self._take_credit(now_ns, limits.ramp_from_per_s)
+
+    def _take_credit(self, now_ns: int, from_per_s: float) -> bool:
+        """Token bucket of one second's worth, whose rate doubles every `ramp_doubling_s` (capped at 2**20)."""
+        doublings = min(20.0, (now_ns - self._start_ns) / 1e9 / self._manners.ramp_doubling_s)
+        rate_per_s = from_per_s * 2.0**doublings
+        earned = rate_per_s * (now_ns - self._credit_ns) / 1e9
+        self._credit, self._credit_ns = min(max(1.0, rate_per_s), self._credit + earned), now_ns
+        if self._credit < 1.0:
+            return False
+        self._credit -= 1.0
+        return True
+
+    def _stop(self, why: str) -> None:
+        self.stopped = self.stopped or why

@@ -1,0 +1,231 @@
+"""One request from sending to its outcome: the only place where bytes, time and plan meet.
+
+    sent --- head --- first --- ... last --- end
+      |        |         |
+    queued  prefill   token N        where a planned cancel closes the connection
+
+Whatever the other side does ends in a `Reply` with exactly one outcome. Exceptions that leave here are our own
+mistakes. The deadline is kept by the caller, who cuts the wire of an exchange that is over time (`Exchange.cut`);
+the socket's own timeout is only the net below that.
+"""
+
+import contextlib
+import email.utils
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import requests
+import urllib3
+
+from harness.load.cancel import CancelAt
+from harness.load.outcome import End, Outcome, Seen, decide
+from harness.load.reader import SAMPLE_CHARS_MAX, EventReader, Heard, read_body
+from harness.load.wire import Cut, Line
+
+READ_BYTES = 65_536
+BODY_BYTES_MAX = 8 << 20
+CLOSING_S = 0.1  # how long we wait for the connection to be reusable after [DONE]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing to send. `timeout_s` runs from sending to the last byte."""
+
+    id: str
+    url: str
+    body: bytes
+    headers: dict[str, str]
+    timeout_s: float
+    cancel: CancelAt | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back. Stamps in ns of the clock that was given; None means not seen."""
+
+    outcome: Outcome
+    end_ns: int
+    heard: Heard
+    head_ns: int | None = None
+    cancel_ns: int | None = None
+    http: int | None = None
+    error: str | None = None
+    retry_after_s: float | None = None
+    text_sha: str | None = None
+    sample: str | None = None  # only of bad outcomes
+    reusable: bool = False  # the connection can carry the next request
+
+
+class Exchange:
+    """A request on its way. `run` blocks (a greenlet or a thread) until it is over; `cut` ends it from outside."""
+
+    def __init__(
+        self,
+        request: Request,
+        line: Line,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        on_gap: Callable[[int], None] | None = None,
+    ) -> None:
+        self.request = request
+        self._line = line
+        self._clock_ns = clock_ns
+        self._reader = EventReader(on_gap)
+        self._heard = self._reader.heard
+        self._text_sha: str | None = None
+        self._head_ns: int | None = None
+        self._cancel_ns: int | None = None
+        self._response: requests.Response | None = None
+        self._body_sample: str | None = None
+        self._error: str | None = None
+
+    def cut(self, end: End) -> None:
+        """End it now: `DEADLINE` when it is over time, `STOPPED` when the run is."""
+        self._line.wire.cut(end.value)
+
+    def run(self) -> Reply:
+        end = self._read_all()
+        end_ns = self._clock_ns()
+        reason = self._line.wire.reason
+        if reason in (End.CANCELLED, End.DEADLINE, End.STOPPED) and end is not End.DONE:
+            end = End(reason)
+        response, heard = self._response, self._heard
+        http = response.status_code if response is not None else None
+        outcome = decide(Seen(end, http, heard.finish, heard.error_code, heard.malformed))
+        reusable = end is End.DONE and self._drained()
+        self._close()
+        if end is End.DONE and heard.done_ns is not None:
+            end_ns = heard.done_ns
+        bad = outcome not in (Outcome.OK, Outcome.CANCELLED)
+        return Reply(
+            outcome=outcome,
+            end_ns=end_ns,
+            heard=heard,
+            head_ns=self._head_ns,
+            cancel_ns=self._cancel_ns,
+            http=http,
+            error=(heard.error or self._error) if bad else None,
+            retry_after_s=retry_after_s(response.headers.get("Retry-After")) if response is not None else None,
+            text_sha=self._text_sha or self._reader.text_sha(),
+            sample=(self._body_sample or heard.malformed_text or heard.sample or None) if bad else None,
+            reusable=reusable,
+        )
+
+    def _read_all(self) -> End:
+        try:
+            self._response = response = self._line.post(
+                self.request.url, self.request.body, self.request.headers, self.request.timeout_s, self._after_send
+            )
+            self._head_ns = self._clock_ns()
+            if response.status_code != 200:
+                return self._read_refusal(response)
+            if self.request.cancel is not None and self.request.cancel.after_head():
+                self._hang_up()
+            if "json" in response.headers.get("Content-Type", ""):
+                return self._read_body(response)
+            return self._read_events(response)
+        except Cut:
+            return End.CANCELLED
+        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
+            self._error = type(error).__name__
+            return End.DEADLINE
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            # Class names only: messages carry addresses and ports, and each would be an error class of its own.
+            self._error = _name(error)
+            return End.CUT if self._line.wire.sent else End.UNREACHED
+
+    def _after_send(self) -> None:
+        if self.request.cancel is not None and self.request.cancel.after_send():
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._cancel_ns = self._clock_ns()
+        self._line.wire.cut(End.CANCELLED)
+        raise Cut
+
+    def _read_events(self, response: requests.Response) -> End:
+        reader, heard, cancel = self._reader, self._heard, self.request.cancel
+        read = response.raw.read1  # hands over what has arrived; `read(n)` waits for n bytes and falsifies stamps
+        while heard.done_ns is None and heard.error is None:
+            data = read(READ_BYTES, decode_content=True)
+            now_ns = self._clock_ns()
+            if not data:
+                if not self._line.wire.reason:
+                    reader.close(now_ns)
+                return End.CLOSED if heard.done_ns is None else End.DONE
+            reader.feed(data, now_ns)
+            if cancel is not None and heard.done_ns is None and cancel.after_chunk(heard.chunks):
+                self._hang_up()
+        return End.DONE if heard.done_ns is not None else End.CLOSED
+
+    def _read_body(self, response: requests.Response) -> End:
+        body = _read_up_to(response, BODY_BYTES_MAX)
+        now_ns = self._clock_ns()
+        if self._line.wire.reason:
+            return End.CUT
+        self._heard, self._text_sha = read_body(body, now_ns)
+        return End.DONE
+
+    def _read_refusal(self, response: requests.Response) -> End:
+        """A status that is not 200: what it says, for the record; nothing it says changes the outcome."""
+        body = b""
+        with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+            body = _read_up_to(response, SAMPLE_CHARS_MAX)
+        self._body_sample = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
+        self._error = read_body(body, 0)[0].error or f"HTTP {response.status_code}"
+        return End.CUT if self._line.wire.reason else End.DONE
+
+    def _drained(self) -> bool:
+        """Whether the reply is read to its very end, so that the connection can be used again."""
+        assert self._response is not None
+        sock = self._line.wire.sock
+        if sock is None:
+            return False
+        try:
+            sock.settimeout(CLOSING_S)
+            over = not self._response.raw.read1(READ_BYTES)
+            sock.settimeout(self.request.timeout_s)
+        except (urllib3.exceptions.HTTPError, OSError):
+            return False
+        return over
+
+    def _close(self) -> None:
+        if self._response is not None:
+            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+                self._response.close()
+
+
+def retry_after_s(value: str | None, now_s: Callable[[], float] = time.time) -> float | None:
+    """Seconds of a Retry-After header: a number, or an HTTP date. None when absent or unreadable."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now_s())
+    except ValueError:
+        return None
+
+
+def _read_up_to(response: requests.Response, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < bytes_max and (data := response.raw.read1(READ_BYTES, decode_content=True)):
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
+
+
+def _name(error: BaseException) -> str:
+    """The innermost cause's class name: `ConnectionError` says less than `ConnectionRefusedError`."""
+    seen = error
+    for _ in range(8):
+        inner = seen.__cause__ or seen.__context__
+        if inner is None:
+            break
+        seen = inner
+    return type(error).__name__ if seen is error else f"{type(error).__name__} from {type(seen).__name__}"

@@ -1,0 +1,45 @@
+"""Gaps between tokens, counted in three-digit buckets per window, so that 8 h of streams stay small.
+
+A bucket is named by its lower edge in nanoseconds: a value keeps its 11 leading bits (at least 1024 steps per
+octave, under 0.1 % wide), and nothing below `UNIT_NS`. The number in the row is the time, no table is needed.
+"""
+
+UNIT_NS = 1_000  # finer than any network clock of ours
+_BITS = 11
+
+
+def bucket(value_ns: int) -> int:
+    """Lower edge of the bucket that holds the value, in ns. Negative values cannot be: our own mistake."""
+    assert value_ns >= 0, f"a gap of {value_ns} ns: the clock is not monotonic"
+    units = value_ns // UNIT_NS
+    shift = max(0, units.bit_length() - _BITS)
+    return (units >> shift << shift) * UNIT_NS
+
+
+class Window:
+    """Counts by (load, bucket) since `start_ns`. `turn()` hands them over when `width_ns` has passed."""
+
+    def __init__(self, start_ns: int, width_ns: int = 10_000_000_000) -> None:
+        self.start_ns = start_ns
+        self.width_ns = width_ns
+        self._counts: dict[tuple[str, int], int] = {}
+
+    def add(self, load: str, gap_ns: int) -> None:
+        key = (load, bucket(gap_ns))
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def turn(self, now_ns: int, last: bool = False) -> list[dict[str, object]]:
+        """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.
+
+        With `last` the window ends now, whatever its width: a run's end must not lose its last seconds.
+        """
+        if now_ns - self.start_ns < self.width_ns and not last:
+            return []
+        start_ns, counts = self.start_ns, self._counts
+        whole = (now_ns - start_ns) // self.width_ns * self.width_ns
+        self.start_ns, self._counts = start_ns + whole, {}
+        return [
+            {"e": "hist", "t_ns": start_ns, "width_ns": max(whole, self.width_ns), "load": load, "metric": "itl",
+             "bucket": edge, "n": n}
+            for (load, edge), n in sorted(counts.items())
+        ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""How a request ended, as the client saw it. One pure table, so that no two readers of a run disagree.
+
+A 200 is not a success: an in-band error, a stream without `[DONE]` and a reply without `finish_reason` all come
+under HTTP 200, and each is an outcome of its own.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    HTTP_ERROR = "http_error"  # any other status; with http NULL: no connection could be made at all
+    INBAND_ERROR = "inband_error"  # 200, then an error object in the stream or the body
+    TRUNCATED = "truncated"  # the reply broke off, or ended without [DONE]
+    NO_FINISH_REASON = "no_finish_reason"  # complete by its form, but nobody said why the text ended
+    MALFORMED = "malformed"  # an event that is not the protocol's JSON
+    TIMEOUT = "timeout"  # our own limit, or the server's word for it (408, 504, in-band code)
+    CANCELLED = "cancelled"  # we closed the connection, as planned
+    REFUSED = "refused"  # 429, or the same said in band: the server chose not to serve
+    DROPPED = "dropped"  # never sent: the pool was full at the intended time
+    UNFINISHED = "unfinished"  # no reply by the end of the run
+
+
+class End(StrEnum):
+    """How reading ended; the table below turns it into an outcome."""
+
+    NOT_SENT = "not_sent"
+    UNREACHED = "unreached"  # no connection
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"  # our limit passed
+    STOPPED = "stopped"  # the run stopped under it
+    CUT = "cut"  # the connection broke after the request was sent
+    CLOSED = "closed"  # closed in good order, but before [DONE]
+    DONE = "done"  # [DONE], or a complete body
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the wire showed. `error_code` is the in-band error's `code` or `type`, None when there was no error."""
+
+    end: End
+    http: int | None = None
+    finish: str | None = None
+    error_code: str | None = None
+    malformed: int = 0
+
+
+# Words for "too late" and "not now" inside an error object. A request that already streams under HTTP 200 can
+# no longer get a 504 or a 429, so servers say it here.
+TIMEOUT_CODES = frozenset(
+    {"408", "504", "timeout", "deadline", "deadline_exceeded", "timeout_error", "request_timeout"}
+)
+REFUSED_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error", "overloaded", "refused", "quota_exceeded"})
+
+
+def decide(seen: Seen) -> Outcome:
+    """The outcome of one request. Rows are in order: the first that applies is the answer."""
+    ours = {
+        End.NOT_SENT: Outcome.DROPPED,
+        End.STOPPED: Outcome.UNFINISHED,
+        End.CANCELLED: Outcome.CANCELLED,
+        End.DEADLINE: Outcome.TIMEOUT,
+        End.UNREACHED: Outcome.HTTP_ERROR,
+    }
+    if seen.end in ours:
+        return ours[seen.end]
+    if seen.http is None:
+        return Outcome.TRUNCATED  # sent, and cut before the first byte of the head
+    if seen.http != 200:
+        return {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}.get(seen.http, Outcome.HTTP_ERROR)
+    if seen.error_code is not None:
+        return _inband(seen.error_code)
+    if seen.malformed:
+        return Outcome.MALFORMED
+    if seen.end is not End.DONE:
+        return Outcome.TRUNCATED
+    if seen.finish is None:
+        return Outcome.NO_FINISH_REASON
+    return Outcome.OK
+
+
+def _inband(code: str) -> Outcome:
+    word = code.lower()
+    if word in TIMEOUT_CODES:
+        return Outcome.TIMEOUT
+    return Outcome.REFUSED if word in REFUSED_CODES else Outcome.INBAND_ERROR

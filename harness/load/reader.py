@@ -1,0 +1,254 @@
+"""Reads a reply: server-sent events stamped as they arrive, or one JSON body. Knows the OpenAI chunk shapes.
+
+    bytes -> Lines -> data lines -> event -> choices -> text, finish, usage, logprobs
+             bounded                 stamped with the arrival of its bytes
+
+Nothing here touches a socket or a clock: the caller feeds bytes with their stamp, so one reader serves gevent,
+threads and tests, and a stamp is taken before any parsing.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+LINE_BYTES_MAX = 1 << 20
+SAMPLE_CHARS_MAX = 4096
+
+
+@dataclass
+class TokenLog:
+    """Tokens of a reply that asked for logprobs. `margins` is best minus second logprob, None where unknown."""
+
+    tokens: list[str] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    margins: list[float | None] = field(default_factory=list)
+
+
+@dataclass
+class Heard:
+    """What the reply said so far. Stamps are the caller's; None means not seen."""
+
+    first_ns: int | None = None  # first event with text
+    last_ns: int | None = None  # last event with text
+    done_ns: int | None = None  # [DONE], or the whole body
+    chunks: int = 0  # events with text
+    gap_ns_sum: int = 0
+    gap_ns_max: int | None = None
+    finish: str | None = None
+    error: str | None = None  # in-band error, as "code: message"
+    error_code: str | None = None
+    malformed: int = 0
+    malformed_text: str | None = None  # the first malformed event, for the sample
+    prompt_tokens: int | None = None  # from usage
+    output_tokens: int | None = None  # from usage
+    log: TokenLog = field(default_factory=TokenLog)
+    sample: str = ""  # start of the text, at most SAMPLE_CHARS_MAX
+
+    def count_tokens(self) -> tuple[int | None, str | None]:
+        """Output tokens and where the number is from: the server's usage, else logprobs, else chunks with text."""
+        if self.output_tokens is not None:
+            return self.output_tokens, "usage"
+        if self.log.tokens:
+            return len(self.log.tokens), "logprobs"
+        return (self.chunks, "chunks") if self.chunks else (None, None)
+
+
+class EventReader:
+    """Feeds on the bytes of an event stream. `on_gap(ns)` is called for each pause between two events with text."""
+
+    def __init__(self, on_gap: Callable[[int], None] | None = None) -> None:
+        self.heard = Heard()
+        self._on_gap = on_gap
+        self._lines = Lines()
+        self._data: list[bytes] = []
+        self._data_ns = 0
+        self._sha = hashlib.blake2b(digest_size=16)
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Take bytes that arrived at `now_ns`. Never raises for what the other side sent."""
+        for line in self._lines.feed(data):
+            self._line(line, now_ns)
+        if self._lines.overlong:
+            self._lines.overlong = False
+            self._malformed(f"a line of more than {LINE_BYTES_MAX} bytes".encode())
+
+    def close(self, now_ns: int) -> None:
+        """The stream ended in good order: a last event may lack its blank line (a cut must not call this)."""
+        for line in [*self._lines.rest(), b""]:
+            self._line(line, now_ns)
+
+    def text_sha(self) -> str | None:
+        """Digest of the text so far, None while there is none."""
+        return self._sha.hexdigest() if self.heard.chunks else None
+
+    def _line(self, line: bytes, now_ns: int) -> None:
+        if line.startswith(b"data:"):
+            if not self._data:
+                self._data_ns = now_ns
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif not line and self._data:
+            event, self._data = b"\n".join(self._data), []
+            self._event(event, self._data_ns)
+        # anything else is a comment (":"), or a field such as "event:" and "id:" that says nothing we need
+
+    def _event(self, event: bytes, event_ns: int) -> None:
+        heard = self.heard
+        if heard.done_ns is not None:
+            return  # after [DONE] nothing counts
+        if event.strip() == b"[DONE]":
+            heard.done_ns = event_ns
+            return
+        chunk = _parse(event)
+        if chunk is None:
+            self._malformed(event)
+            return
+        text = absorb(heard, chunk)
+        if text:
+            self._text(text, event_ns)
+
+    def _text(self, text: str, event_ns: int) -> None:
+        heard = self.heard
+        if heard.last_ns is None:
+            heard.first_ns = event_ns
+        else:
+            gap_ns = event_ns - heard.last_ns
+            heard.gap_ns_sum += gap_ns
+            heard.gap_ns_max = gap_ns if heard.gap_ns_max is None else max(heard.gap_ns_max, gap_ns)
+            if self._on_gap is not None:
+                self._on_gap(gap_ns)
+        heard.last_ns = event_ns
+        heard.chunks += 1
+        self._sha.update(text.encode("utf-8", "surrogatepass"))
+        if len(heard.sample) < SAMPLE_CHARS_MAX:
+            heard.sample += text[: SAMPLE_CHARS_MAX - len(heard.sample)]
+
+    def _malformed(self, event: bytes) -> None:
+        self.heard.malformed += 1
+        if self.heard.malformed_text is None:
+            self.heard.malformed_text = event[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
+
+
+class Lines:
+    """Splits bytes at LF, CR LF or CR, and never holds more than LINE_BYTES_MAX of an unfinished line."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._skipping = False
+        self.overlong = False  # set when a line was too long and thrown away; the caller resets it
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        held = self._held + data if self._held else data
+        if b"\r" in held:
+            # A CR at the end may be half of CR LF: leave it for the next bytes.
+            tail = b"\r" if held.endswith(b"\r") else b""
+            held = held[: len(held) - len(tail)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + tail
+        *lines, self._held = held.split(b"\n")
+        if self._skipping and lines:
+            self._skipping = False
+            lines = lines[1:]
+        if self._skipping or len(self._held) > LINE_BYTES_MAX:
+            self.overlong = self.overlong or not self._skipping
+            self._skipping, self._held = True, b""
+        return lines
+
+    def rest(self) -> list[bytes]:
+        """The last line when the stream ended without a line end."""
+        held, self._held = self._held.rstrip(b"\r"), b""
+        return [held] if held and not self._skipping else []
+
+
+def read_body(body: bytes, now_ns: int) -> tuple[Heard, str | None]:
+    """A reply that is one JSON body: what it said, and the digest of its text. No first or last token was seen."""
+    heard = Heard()
+    whole = _parse(body)
+    if whole is None:
+        heard.malformed = 1
+        heard.malformed_text = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
+        return heard, None
+    text = absorb(heard, whole)
+    heard.done_ns = now_ns
+    heard.sample = text[:SAMPLE_CHARS_MAX]
+    heard.chunks = 1 if text else 0
+    return heard, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if text else None
+
+
+def _parse(data: bytes) -> dict[str, Any] | None:
+    """The JSON object in `data`, or None when it is not one that we know."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    known = isinstance(value.get("choices"), list) or value.get("error") or value.get("object") == "error"
+    return value if known or isinstance(value.get("usage"), dict) else None
+
+
+def absorb(heard: Heard, chunk: dict[str, Any]) -> str:
+    """Take one chunk or body into `heard`, and give back the text in it ("" for none)."""
+    if chunk.get("error") or chunk.get("object") == "error":
+        _error(heard, chunk.get("error") or chunk)  # nested form, or the older flat one
+        return ""
+    usage = chunk.get("usage")
+    if isinstance(usage, dict):
+        heard.prompt_tokens = _count(usage.get("prompt_tokens"), heard.prompt_tokens)
+        heard.output_tokens = _count(usage.get("completion_tokens"), heard.output_tokens)
+    text = ""
+    for choice in chunk.get("choices") or ():
+        if not isinstance(choice, dict):
+            heard.malformed += 1
+            continue
+        if choice.get("index") not in (0, None):
+            continue  # we ask for one choice; more are not ours
+        if isinstance(choice.get("finish_reason"), str):
+            heard.finish = choice["finish_reason"]
+        text += _text_of(choice)
+        if isinstance(choice.get("logprobs"), dict):
+            _logprobs(heard.log, choice["logprobs"])
+    return text
+
+
+def _text_of(choice: dict[str, Any]) -> str:
+    part = choice.get("delta") or choice.get("message") or choice
+    if not isinstance(part, dict):
+        return ""
+    words = [part.get(key) for key in ("reasoning_content", "reasoning", "content", "text")]
+    return "".join(word for word in words if isinstance(word, str))
+
+
+def _error(heard: Heard, error: object) -> None:
+    if heard.error is not None:
+        return  # the first one is the cause
+    if not isinstance(error, dict):
+        error = {"message": str(error)}
+    code = error.get("code") if error.get("code") is not None else error.get("type")
+    heard.error_code = str(code if code is not None else "error")
+    heard.error = f"{heard.error_code}: {error.get('message', '')}"[:512]
+
+
+def _count(value: object, otherwise: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _logprobs(log: TokenLog, said: dict[str, Any]) -> None:
+    """Chat gives `content: [{token, logprob, top_logprobs: [{logprob}]}]`, completions three parallel lists."""
+    if isinstance(said.get("content"), list):
+        for entry in said["content"]:
+            if isinstance(entry, dict):
+                tops = [top.get("logprob") for top in entry.get("top_logprobs") or () if isinstance(top, dict)]
+                _log_token(log, entry.get("token"), entry.get("logprob"), tops)
+        return
+    tokens, values, tops_of = (said.get(key) or [] for key in ("tokens", "token_logprobs", "top_logprobs"))
+    for position, token in enumerate(tokens):
+        top = tops_of[position] if position < len(tops_of) else None
+        value = values[position] if position < len(values) else None
+        _log_token(log, token, value, list(top.values()) if isinstance(top, dict) else [])
+
+
+def _log_token(log: TokenLog, token: object, logprob: object, tops: list[Any]) -> None:
+    log.tokens.append(str(token))
+    log.logprobs.append(float(logprob) if isinstance(logprob, (int, float)) else None)
+    best = sorted((float(top) for top in tops if isinstance(top, (int, float))), reverse=True)
+    log.margins.append(best[0] - best[1] if len(best) > 1 else None)

@@ -1,0 +1,60 @@
+"""What the load generator knows about itself, once a second. Its lateness voids timing verdicts, so it must be told.
+
+Lateness is the time from a request's intended sending to its real one. A generator that is short of CPU looks
+like a slow server in every latency it measures.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+class SelfAudit:
+    """Counters of the process; `line()` gives the spool line of the last second and starts the next one."""
+
+    def __init__(
+        self,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
+        rss_bytes: Callable[[], int] | None = None,
+    ) -> None:
+        self.in_flight = 0
+        self.sent = 0
+        self.done = 0
+        self.dropped = 0
+        self._clock_ns = clock_ns
+        self._cpu_ns = cpu_ns
+        self._rss_bytes = rss_bytes or resident_bytes
+        self._late_ns: list[int] = []
+        self._at_ns, self._at_cpu_ns = clock_ns(), cpu_ns()
+
+    def late(self, lateness_ns: int) -> None:
+        self._late_ns.append(max(0, lateness_ns))
+
+    def line(self) -> dict[str, object]:
+        """`self` line: lateness of this second's sendings (NULL when there were none), cores used since the last."""
+        now_ns, cpu_ns = self._clock_ns(), self._cpu_ns()
+        late_ns, self._late_ns = sorted(self._late_ns), []
+        elapsed_ns = max(1, now_ns - self._at_ns)
+        cpu = (cpu_ns - self._at_cpu_ns) / elapsed_ns
+        self._at_ns, self._at_cpu_ns = now_ns, cpu_ns
+        return {
+            "e": "self",
+            "t_ns": now_ns,
+            "lateness_ms_p99": late_ns[-(-99 * len(late_ns) // 100) - 1] / 1e6 if late_ns else None,
+            "lateness_ms_max": late_ns[-1] / 1e6 if late_ns else None,
+            "in_flight": self.in_flight,
+            "dropped": self.dropped,
+            "sent": self.sent,
+            "done": self.done,
+            "cpu": round(cpu, 4),
+            "rss_bytes": self._rss_bytes(),
+        }
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    for row in Path("/proc/self/status").read_text().splitlines():
+        if row.startswith("VmRSS:"):
+            return int(row.split()[1]) * 1024
+    raise LookupError("no VmRSS in /proc/self/status")

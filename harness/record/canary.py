@@ -1,0 +1,142 @@
+"""Is a canary's reply the one we know? Greedy tokens are a weak oracle, so log probabilities are compared too.
+
+    equal     same tokens, same log probabilities (or none on one side)
+    drift     benign: |dlogprob| under 1e-5, or tokens part where the reference's margin was under 1e-5
+    corrupt   |dlogprob| over 1e-4, or tokens part where the margin was over 1e-4
+    unknown   between the two, or the margin at the parting is not known
+
+Pure. Measured on our CPU runtime: batching alone moves a logit by at most 1.7e-6, one damaged KV slot by 1e-3 to
+5e-2, and such damage changes a greedy token within 32 steps in only 9 of 40 runs.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DRIFT_BELOW = 1e-5
+CORRUPT_ABOVE = 1e-4
+_ORDER = ("equal", "drift", "unknown", "corrupt")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Tokens of one greedy reply, with what is known of each. Lists are as long as `tokens`, or None.
+
+    A target that gives no tokens has only a `text`; two texts that differ can't be told from benign drift.
+    """
+
+    tokens: tuple[str, ...] | None
+    logprobs: tuple[float | None, ...] | None = None
+    margins: tuple[float | None, ...] | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """`compared` tokens were looked at; they part at index `parted_at` (None: nowhere), where the reference's margin
+    between its best two was `margin`."""
+
+    state: str
+    compared: int
+    parted_at: int | None = None
+    margin: float | None = None
+
+
+def compare(reference: Answer, reply: Answer) -> Compared:
+    """The worst of both views. A reply that ends earlier or later parts where the shorter one ends."""
+    if reference.tokens is None or reply.tokens is None:
+        alike_text = reference.text is not None and reference.text == reply.text
+        return Compared("equal", 1) if alike_text else Compared("unknown", 0)
+    common = min(len(reference.tokens), len(reply.tokens))
+    parted_at = next((i for i in range(common) if reference.tokens[i] != reply.tokens[i]), None)
+    if parted_at is None and len(reference.tokens) != len(reply.tokens):
+        parted_at = common
+    alike = common if parted_at is None else parted_at
+    state = _size(_largest_difference(reference.logprobs, reply.logprobs, alike))
+    if parted_at is None:
+        return Compared(state, common)
+    margin = _at(reference.margins, parted_at)
+    if margin is None:
+        margin = _at(reply.margins, parted_at)  # the same two candidates, seen from the other side
+    parting = "unknown" if margin is None else max("drift", _size(margin), key=_ORDER.index)
+    return Compared(max(state, parting, key=_ORDER.index), min(common, parted_at + 1), parted_at, margin)
+
+
+def _size(difference: float | None) -> str:
+    if not difference:  # nothing to compare, or exactly equal
+        return "equal"
+    if difference < DRIFT_BELOW:
+        return "drift"
+    return "corrupt" if difference > CORRUPT_ABOVE else "unknown"
+
+
+def _largest_difference(
+    mine: Sequence[float | None] | None, theirs: Sequence[float | None] | None, upto: int
+) -> float | None:
+    pairs = zip((mine or ())[:upto], (theirs or ())[:upto], strict=False)
+    differences = [abs(left - right) for left, right in pairs if left is not None and right is not None]
+    return max(differences, default=None)
+
+
+def _at(values: Sequence[float | None] | None, index: int) -> float | None:
+    return values[index] if values is not None and index < len(values) else None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Known answers by prompt digest. `name` says what they are ("exact", "self"), for the history."""
+
+    name: str
+    answers: dict[str, Answer]
+
+
+def read_reference(path: Path) -> Reference:
+    """A reference file: `{"reference": name, "answers": {prompt_sha: {"tokens", "logprobs", "margins", "text"}}}`.
+
+    Raises ValueError that names the file and the first thing wrong with it.
+    """
+    try:
+        value = json.loads(path.read_text())
+        answers = {sha: answer_of(entry) for sha, entry in value["answers"].items()}
+        return Reference(str(value["reference"]), answers)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a canary reference: {type(error).__name__}: {error}") from error
+
+
+def answer_of(entry: dict[str, Any]) -> Answer:
+    """An Answer from its JSON (a `canary_reply` line, or an entry of a reference file)."""
+    tokens, text = entry.get("tokens"), entry.get("text")
+    if tokens is not None and not isinstance(tokens, list):
+        raise ValueError(f"tokens is {type(tokens).__name__}; it must be a list or null")
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"text is {type(text).__name__}; it must be a string or null")
+    known = None if tokens is None else tuple(str(token) for token in tokens)
+    return Answer(known, _floats(entry.get("logprobs")), _floats(entry.get("margins")), text)
+
+
+def write_reference(path: Path, reference: Reference) -> None:
+    """Write a file that `read_reference` reads."""
+    answers = {
+        sha: {
+            "tokens": _listed(a.tokens),
+            "logprobs": _listed(a.logprobs),
+            "margins": _listed(a.margins),
+            "text": a.text,
+        }
+        for sha, a in sorted(reference.answers.items())
+    }
+    path.write_text(json.dumps({"reference": reference.name, "answers": answers}, indent=1) + "\n")
+
+
+def _floats(values: object) -> tuple[float | None, ...] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise ValueError(f"logprobs and margins must be lists, not {type(values).__name__}")
+    return tuple(None if value is None else float(value) for value in values)
+
+
+def _listed(values: Sequence[object] | None) -> list[object] | None:
+    return None if values is None else list(values)

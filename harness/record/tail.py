@@ -1,0 +1,59 @@
+"""Reads a growing file of JSON lines from where we stopped; a half last line is left for the next time."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+READ_BYTES_MAX = 4 << 20
+LINE_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one read found: whole lines, how many were not JSON objects, and the offset after them."""
+
+    lines: list[dict[str, Any]]
+    garbage: int
+    offset: int
+    more: bool  # the read was full: call again
+
+
+class FileShrank(RuntimeError):
+    """A spool is append-only; one that got shorter was replaced, and its offsets mean nothing."""
+
+
+def read_piece(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) -> Piece:
+    """Whole lines from `offset` on. A file that is not there yet has none. Never raises for a line's content."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < offset:
+                raise FileShrank(f"{path} is shorter than the {offset} bytes already taken from it; was it replaced?")
+            file.seek(offset)
+            data = file.read(read_bytes_max)
+    except FileNotFoundError:
+        return Piece([], 0, offset, False)
+    end = data.rfind(b"\n") + 1
+    full = len(data) == read_bytes_max
+    if not end:
+        # A line that never ends would stop us for ever: step over what can't be one.
+        too_long = len(data) > LINE_BYTES_MAX
+        return Piece([], 1 if too_long else 0, offset + len(data) if too_long else offset, too_long and full)
+    lines: list[dict[str, Any]] = []
+    garbage = 0
+    for raw in data[: end - 1].split(b"\n"):
+        value = _object(raw)
+        if value is None:
+            garbage += 1 if raw.strip() else 0
+        else:
+            lines.append(value)
+    return Piece(lines, garbage, offset + end, full)
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("e"), str) else None
