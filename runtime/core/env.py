@@ -27,6 +27,32 @@ class Marks:
         return dict(fresh)
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened once and matters to a judge; see `history.md`, table event."""
+
+    t_ns: int
+    kind: str
+    value: str
+    detail: str
+
+
+class Events:
+    """What a step has to tell beside its outputs. Taken once a step by whoever writes the history."""
+
+    def __init__(self) -> None:
+        self._fresh: list[Event] = []
+
+    def tell(self, t_ns: int, kind: str, value: str = "", detail: str = "") -> None:
+        """Add one."""
+        self._fresh.append(Event(t_ns, kind, value, detail))
+
+    def take(self) -> list[Event]:
+        """All since the last take, in order."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+
 @dataclass(slots=True)
 class Env:
     """Passed to every layer; nothing in the runtime reads a clock, a seed or a fault from anywhere else."""
@@ -36,6 +62,11 @@ class Env:
     faults: Faults | NullFaults
     ledger: Ledger
     marks: Marks = field(default_factory=Marks)
+    events: Events = field(default_factory=Events)
+
+    def tell(self, kind: str, value: str = "", detail: str = "") -> None:
+        """Record an event now."""
+        self.events.tell(self.clock.now_ns(), kind, value, detail)
 
     def rng(self, name: str) -> random.Random:
         """A stream of chance of its own for `name`: adding one elsewhere never shifts this one."""

@@ -1,14 +1,15 @@
 """Typed errors of the runtime: how bad each is for the process, and what its client is told.
 
-    RuntimeFailure
-    |- OutOfBlocks         recoverable       429 out_of_blocks       the ladder ran out: evict, release, preempt, reject
-    |- Refused             recoverable       429 <its reason>        admission said no
-    |- MailboxFull         recoverable       429 queue_full          the engine's bounded inbox is full
-    |- LaunchError         recoverable       500 launch_failed       one launch failed; the step is repeated once
-    |- KvCorruption        after clean-up    500 kv_corruption       a KV block did not hold what its owner wrote
-    |- DeadlineExceeded    recoverable       504 deadline_exceeded
-    |- InvalidRequest      recoverable       400 <its reason>        the client's mistake
-    `- DeviceLost          fatal             503 engine_dead         poisoned context or a hang past `hang_fatal_s`
+RuntimeFailure
+|- OutOfBlocks         recoverable       429 out_of_blocks       the ladder ran out: evict, release, preempt, reject
+|- Refused             recoverable       429 <its reason>        admission said no
+|- MailboxFull         recoverable       429 queue_full          the engine's bounded inbox is full
+|- LaunchError         recoverable       500 launch_failed       one launch failed; the step is repeated once
+|- KvCorruption        after clean-up    500 kv_corruption       a KV block did not hold what its owner wrote
+|- Draining            recoverable       503 draining            the server is about to stop
+|- DeadlineExceeded    recoverable       504 deadline_exceeded
+|- InvalidRequest      recoverable       400 <its reason>        the client's mistake
+`- DeviceLost          fatal             503 engine_dead         poisoned context or a hang past `hang_fatal_s`
 """
 
 from faults.points import Severity
@@ -48,6 +49,13 @@ class MailboxFull(RuntimeFailure):
     def __init__(self, waiting: int, retry_after_s: int = 1) -> None:
         super().__init__(f"{waiting} requests are waiting, which is the bound; retry after {retry_after_s} s")
         self.retry_after_s = retry_after_s
+
+
+class Draining(RuntimeFailure):
+    """The server lets those inside finish and takes nobody new."""
+
+    http = 503
+    code = "draining"
 
 
 class LaunchError(RuntimeFailure):

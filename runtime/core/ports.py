@@ -1,4 +1,4 @@
-"""The seam between the engine and the world: clock, device and ticket. Devices implement it; nothing above knows torch."""
+"""The seam between engine and world: clock, device, ticket. Devices implement it; nothing above knows torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """What the engine asks of a device in one launch, and what comes back: plain data, the same for torch and virtual time.
 
-    rows        one per request in the batch, each with `row_starts[r+1] - row_starts[r]` new tokens
-    tokens      flat over all rows: token id, position in its sequence, and the KV slot it is written to
-    slot        block * block_tokens + offset; a row's whole past is reached through its block table
+rows        one per request in the batch, each with `row_starts[r+1] - row_starts[r]` new tokens
+tokens      flat over all rows: token id, position in its sequence, and the KV slot it is written to
+slot        block * block_tokens + offset; a row's whole past is reached through its block table
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,293 @@
+"""The engine: one step at a time, top to bottom in `Engine.step`. It runs in whichever thread calls it.
+
+It waits for completion, mail or the next guard deadline, never for work: a hung launch can't blind the watchdog.
+A request advances only when the launch that computed it completes, so a failed step can be repeated.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from faults.points import Severity
+from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit
+from runtime.core.env import Env
+from runtime.core.errors import DeviceLost, Draining, LaunchError, OutOfBlocks, RuntimeFailure
+from runtime.core.ports import Device, Ticket
+from runtime.core.work import Sampled, StepResult
+from runtime.guard.audit import AuditRow, audit
+from runtime.guard.watchdog import Bounds, Watchdog
+from runtime.memory.paged import PagedPool, PoolCount
+from runtime.scheduling.batch import Batch, bind
+from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.scheduler import Limits, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A snapshot after a step; replaced whole, so other threads may read it."""
+
+    running: int = 0
+    waiting: int = 0
+    kv: PoolCount = field(default_factory=lambda: PoolCount(0, 0, 0, 0))
+    steps: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    preemptions: int = 0
+    progress_ns: int = 0
+    """When a launch last completed or a request last ended."""
+    flight_ns: int | None = None
+    """When the launch in flight was launched; None when the device is idle."""
+    draining: bool = False
+
+    @property
+    def open(self) -> int:
+        """Requests that have not ended."""
+        return self.running + self.waiting
+
+
+@dataclass(slots=True)
+class Flight:
+    """The launch in flight and what to do again if it fails."""
+
+    batch: Batch
+    ticket: Ticket
+    repeats: int
+
+
+class Engine:
+    """Requests in through `mailbox`, outputs out through `sink`, everything else through `env`."""
+
+    def __init__(
+        self, env: Env, device: Device, pool: PagedPool, sink: Sink, mailbox: Mailbox, limits: Limits, bounds: Bounds
+    ) -> None:
+        self.mailbox = mailbox
+        self.status = Status()
+        self.fatal: DeviceLost | None = None
+        self._env = env
+        self._device = device
+        self._pool = pool
+        self._sink = sink
+        self._scheduler = Scheduler(env, pool, limits)
+        self._watchdog = Watchdog(env, bounds)
+        self._requests: dict[str, Request] = {}
+        self._due: deque[Batch] = deque()
+        self._flight: Flight | None = None
+        self._outputs: list[Output] = []
+        self._steps = 0
+        self._prompt_tokens = 0
+        self._generation_tokens = 0
+        self._progress_ns = env.clock.now_ns()
+        self._draining = False
+
+    def step(self) -> None:
+        """One turn: mail, completions, deadlines, then the next launch if the device is free."""
+        self._read_mail()
+        for ticket in self._env.ledger.settle():
+            self._land(ticket)
+        self._guard()
+        self._launch_next()
+        self._publish()
+
+    def wait_s(self) -> float | None:
+        """How long there is nothing to do unless mail or a completion comes; None means for ever."""
+        due = self._watchdog.next_ns(self._flight.ticket if self._flight else None)
+        return None if due is None else max(0.0, (due - self._env.clock.now_ns()) / 1e9)
+
+    def audit(self, scope: str) -> list[AuditRow]:
+        """The reclamation audit, on the engine's thread; from another thread post a Call."""
+        flight = self._flight.ticket if self._flight else None
+        return audit(self._env, self._pool, self._requests.keys(), flight, scope)
+
+    def drain(self) -> None:
+        """Refuse new requests from now on; those inside end by themselves."""
+        self._draining = True
+
+    # -- mail ---------------------------------------------------------------------------------------------------------
+
+    def _read_mail(self) -> None:
+        for mail in self.mailbox.take():
+            match mail:
+                case Submit():
+                    self._admit(mail)
+                case Cancel(request_id, why):
+                    self._cancel(request_id, why)
+                case Finish(request_id):
+                    if request_id in self._requests:
+                        self._end(self._requests[request_id], End("ok", 200, finish="stop"))
+                case Call(do):
+                    do()
+
+    def _admit(self, submit: Submit) -> None:
+        try:
+            if self.fatal is not None:
+                raise self.fatal
+            if self._draining:
+                raise Draining("the server is draining and takes no new requests")
+            request = self._scheduler.admit(submit)
+        except RuntimeFailure as failure:
+            self._env.marks.hit("admit.refused")
+            rejected = Request(submit, -1, self._pool.block_tokens)
+            self._outputs.append(
+                Output(submit.request_id, (), rejected.ended(_end_of(failure), self._env.clock.now_ns()))
+            )
+            return
+        self._requests[request.id] = request
+        self._watchdog.watch(request)
+
+    def _cancel(self, request_id: str, why: str) -> None:
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._env.marks.hit("cancel.delivered")
+            self._env.ledger.note(request_id, self._env.clock.now_ns(), f"cancelled in {request.phase}: {why}")
+            self._end(request, End("cancelled", 499, code="cancelled", message=why))
+
+    # -- completions --------------------------------------------------------------------------------------------------
+
+    def _land(self, ticket: Ticket) -> None:
+        """A launch is done: advance its requests, or repeat it once, or fail it."""
+        flight = self._flight
+        assert flight is not None and flight.ticket is ticket, "a launch completed that is not in flight"
+        self._watchdog.lost(ticket, self._env.clock.now_ns())
+        self._flight = None
+        self._progress_ns = self._env.clock.now_ns()
+        if ticket.error is not None:
+            self._failed(flight.batch, flight.repeats, ticket.error)
+            return
+        assert ticket.result is not None, "a launch completed with neither a result nor an error"
+        self._refuse_corrupt(ticket.result)
+        now_ns = self._env.clock.now_ns()
+        for row, sampled in zip(flight.batch.rows, ticket.result.sampled, strict=True):
+            if row.request.phase is not Phase.ENDED:
+                self._advance(row.request, row.tokens, sampled, now_ns)
+
+    def _advance(self, request: Request, computed: int, sampled: Sampled | None, now_ns: int) -> None:
+        if request.generated == 0 and sampled is not None:
+            self._prompt_tokens += len(request.submit.prompt)
+        request.advance(computed, sampled, now_ns)
+        if sampled is None:
+            return
+        self._generation_tokens += 1
+        finish = request.finish_by()
+        if finish is None:
+            self._outputs.append(Output(request.id, (sampled,)))
+        else:
+            self._end(request, End("ok", 200, finish=finish), (sampled,))
+
+    def _refuse_corrupt(self, result: StepResult) -> None:
+        """A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken."""
+        for breach in result.breaches:
+            request = self._requests.get(breach.request_id)
+            if request is None:
+                continue
+            self._env.marks.hit("kv.tag_breach")
+            history = self._env.ledger.history(request.id)
+            text = f"{request.id}: block {breach.block} (index {breach.index}), {breach.what}; {history}"
+            self._env.tell("invariant", "kv.tags", text)
+            self._end(request, End("http_error", 500, "kv_corruption", "a KV block did not hold what was written"))
+
+    # -- guard --------------------------------------------------------------------------------------------------------
+
+    def _guard(self) -> None:
+        now_ns = self._env.clock.now_ns()
+        for request in self._watchdog.expired(now_ns):
+            self._env.marks.hit("guard.cancelled")
+            self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.phase}")
+            self._end(request, End("timeout", 504, "deadline_exceeded", "the request's deadline has passed"))
+        if self._flight is not None and self.fatal is None and self._watchdog.lost(self._flight.ticket, now_ns):
+            self._die(DeviceLost(f"step {self._flight.ticket.work.step} hangs past the fatal bound"))
+
+    def _die(self, failure: DeviceLost) -> None:
+        """Nothing can be trusted any more: one explicit error for every open request, then no launch ever again."""
+        self.fatal = failure
+        self._env.marks.hit("guard.fatal")
+        self._env.tell("fatal", failure.code, str(failure))
+        for request in list(self._requests.values()):
+            self._end(request, _end_of(failure))
+
+    # -- launching ----------------------------------------------------------------------------------------------------
+
+    def _launch_next(self) -> None:
+        """The next batch of the plan in hand, or of a new one."""
+        while self._flight is None and self.fatal is None and (self._due or self._plan()):
+            batch = self._due.popleft()
+            rows = tuple(row for row in batch.rows if row.request.phase is Phase.RUNNING)
+            if rows:
+                self._launch(Batch(batch.model_key, rows), repeats=0)
+
+    def _plan(self) -> bool:
+        """Ask the scheduler until there is something to launch or nobody left to reject."""
+        while True:
+            plan = self._scheduler.plan()
+            self._due.extend(plan.batches)
+            if not plan.rejected:
+                return bool(self._due)
+            for request in plan.rejected:
+                text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
+                self._end(request, _end_of(OutOfBlocks(text)))
+
+    def _launch(self, batch: Batch, repeats: int) -> None:
+        self._steps += 1
+        bound = bind(batch, self._steps, self._pool.block_tokens)
+        try:
+            ticket = self._device.launch(bound.work, bound.reads, bound.writes)
+        except (LaunchError, DeviceLost) as failure:
+            self._failed(batch, repeats, failure)
+            return
+        self._flight = Flight(batch, ticket, repeats)
+
+    def _failed(self, batch: Batch, repeats: int, error: BaseException) -> None:
+        """Repeat a failed step once, without those that ended meanwhile; then fail this batch and only this one."""
+        if isinstance(error, RuntimeFailure) and error.severity is Severity.FATAL:
+            self._die(DeviceLost(str(error)))
+            return
+        rows = tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED)
+        if repeats == 0:
+            self._env.marks.hit("engine.step_repeated")
+            if rows:
+                self._launch(Batch(batch.model_key, rows), repeats=1)
+            return
+        self._env.marks.hit("engine.step_failed")
+        failure = error if isinstance(error, RuntimeFailure) else LaunchError(f"{type(error).__name__}: {error}")
+        for row in rows:
+            self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its launch failed twice: {failure}")
+            self._end(row.request, _end_of(failure))
+
+    # -- endings and news ---------------------------------------------------------------------------------------------
+
+    def _end(self, request: Request, end: End, tokens: tuple[Sampled, ...] = ()) -> None:
+        """The one way out. Blocks that the launch in flight touches wait for it in limbo."""
+        now_ns = self._env.clock.now_ns()
+        flight = self._flight.ticket if self._flight else None
+        self._env.ledger.note(request.id, now_ns, f"ended {end.outcome}")
+        self._scheduler.remove(request, after=flight)
+        self._outputs.append(Output(request.id, tokens, request.ended(end, now_ns)))
+        del self._requests[request.id]
+        self._env.ledger.forget(request.id)
+        self._progress_ns = now_ns
+
+    def _publish(self) -> None:
+        kv = self._pool.count()
+        if not kv.conserved:
+            self._env.tell("invariant", "kv.conservation", f"{kv}")
+        self.status = Status(
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            kv=kv,
+            steps=self._steps,
+            prompt_tokens=self._prompt_tokens,
+            generation_tokens=self._generation_tokens,
+            preemptions=self._env.marks.total["kv.preempt"],
+            progress_ns=self._progress_ns,
+            flight_ns=self._flight.ticket.launched_ns if self._flight else None,
+            draining=self._draining,
+        )
+        outputs, self._outputs = self._outputs, []
+        self._sink.step(outputs)
+
+
+def _end_of(failure: RuntimeFailure) -> End:
+    """The terminal outcome that a typed failure means for its request."""
+    if failure.severity is Severity.FATAL:
+        outcome = "fatal"
+    else:
+        outcome = {429: "refused", 503: "refused", 504: "timeout"}.get(failure.http, "http_error")
+    return End(outcome, failure.http, failure.code, str(failure))

@@ -1,0 +1,58 @@
+"""The reclamation audit: after a quiesce every block is free, no launch is out and nobody holds anything.
+
+A number that is off comes with its owner and the owner's last events, since a bare sum tells nobody where to look.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from runtime.core.env import Env
+from runtime.core.ports import Ticket
+from runtime.memory.paged import PagedPool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One line of `history.md`, table audit. `expected` None: a figure to read, nothing to judge."""
+
+    t_ns: int
+    scope: str
+    name: str
+    kind: str
+    owner: str
+    value: int
+    expected: int | None
+    unit: str
+    history: str
+
+
+def audit(
+    env: Env, pool: PagedPool, open_requests: Collection[str], flight: Ticket | None, scope: str
+) -> list[AuditRow]:
+    """All holdings, totals first. `scope` "live" permits holdings of open requests; "quiesce" and "drain" none."""
+    now_ns = env.clock.now_ns()
+    settled = scope != "live"
+    ledger, count = env.ledger, pool.count()
+    blocks = f"{pool.name}_blocks"
+
+    def row(name: str, kind: str, value: int, expected: int | None, unit: str, owner: str = "") -> AuditRow:
+        return AuditRow(now_ns, scope, name, kind, owner, value, expected, unit, ledger.history(owner) if owner else "")
+
+    rows = [
+        row("requests.open", "live", len(open_requests), 0 if settled else None, "requests"),
+        row("tickets.in_flight", "limbo", int(flight is not None), 0 if settled else None, "launches"),
+        row(f"{blocks}.live", "live", count.live, 0 if settled else None, "blocks"),
+        row(f"{blocks}.cached", "cached", 0, None, "blocks"),
+        row(f"{blocks}.limbo", "limbo", count.limbo, 0 if settled else None, "blocks"),
+        row(f"{blocks}.free", "reclaimable", count.free, count.total if settled else None, "blocks"),
+        row(f"{blocks}.sum", "live", count.live + count.limbo + count.free, count.total, "blocks"),
+    ]
+    rows += [
+        row(f"{held}_blocks", "live", items, items if owner in open_requests and not settled else 0, "blocks", owner)
+        for held, owner, items in ledger.outstanding()
+    ]
+    rows += [
+        row(f"{entry.pool}_blocks", "limbo", len(entry.items), 0 if settled else None, "blocks", entry.owner)
+        for entry in ledger.limbo()
+    ]
+    return rows

@@ -1,0 +1,70 @@
+"""Deadlines of requests and of the launch in flight. It reads the engine's clock and never waits on work.
+
+deadline passed         the request is stopped, aborted and answered 504 now; its blocks wait for the launch
+launch later than late  counted once: device.late
+launch hangs past fatal the device is given up: DeviceLost
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from runtime.core.env import Env
+from runtime.core.ports import Ticket
+from runtime.scheduling.request import Phase, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a launch is late, and when it is given up (seconds)."""
+
+    late_s: float = 0.5
+    hang_fatal_s: float = 120.0
+
+
+class Watchdog:
+    """One per engine."""
+
+    def __init__(self, env: Env, bounds: Bounds) -> None:
+        self._env = env
+        self._late_ns = int(bounds.late_s * 1e9)
+        self._fatal_ns = int(bounds.hang_fatal_s * 1e9)
+        self._deadlines: list[tuple[int, int, Request]] = []
+        self._late: Ticket | None = None
+
+    def watch(self, request: Request) -> None:
+        """Follow its deadline until it ends."""
+        heapq.heappush(self._deadlines, (request.submit.deadline_ns, request.seq, request))
+
+    def expired(self, now_ns: int) -> list[Request]:
+        """Requests whose deadline has passed and which have not ended, earliest first."""
+        gone = []
+        while self._deadlines and self._next_deadline() <= now_ns:
+            request = heapq.heappop(self._deadlines)[2]
+            if request.phase is not Phase.ENDED:
+                gone.append(request)
+        return gone
+
+    def lost(self, flight: Ticket | None, now_ns: int) -> bool:
+        """Whether the launch in flight hangs for good. Counts a late one on the way."""
+        if flight is None:
+            return False
+        age_ns = (flight.done_ns or now_ns) - flight.launched_ns
+        if age_ns >= self._late_ns and self._late is not flight:
+            self._late = flight
+            self._env.marks.hit("device.late")
+            self._env.tell("guard_trip", "device.late", f"step {flight.work.step}: {age_ns / 1e9:.3f} s in flight")
+        return age_ns >= self._fatal_ns and not flight.done
+
+    def next_ns(self, flight: Ticket | None) -> int | None:
+        """When `tick` next has something to see, if nothing else happens before."""
+        due = []
+        if self._deadlines:
+            due.append(self._next_deadline())
+        if flight is not None:
+            due.append(flight.launched_ns + (self._fatal_ns if self._late is flight else self._late_ns))
+        return min(due, default=None)
+
+    def _next_deadline(self) -> int:
+        while self._deadlines[0][2].phase is Phase.ENDED and len(self._deadlines) > 1:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0]

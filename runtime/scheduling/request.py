@@ -1,0 +1,116 @@
+"""A request's life in the engine.
+
+1. waiting   in the queue, by order of arrival; holds nothing
+2. running   has blocks; `computed` chases `len(tokens)`: a chunk of the prompt a step, then one token a step
+   (2 -> 1)  preempted: blocks go back, `computed` falls to 0, its place in the queue and its tokens stay
+3. ended     exactly one End; blocks go back through limbo, a launch still in flight is ignored when it lands
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from runtime.core.edge import End, Ended, Submit
+from runtime.core.work import Sampled
+from runtime.memory.tags import TagLine
+
+
+class Phase(StrEnum):
+    """Where a request is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Request:
+    """One request. Filled by: scheduler (phase, blocks, admit), engine (computed, tokens, first, end)."""
+
+    __slots__ = (
+        "admit_ns",
+        "blocks",
+        "computed",
+        "end",
+        "first_ns",
+        "generations",
+        "id",
+        "line",
+        "phase",
+        "preempted",
+        "seq",
+        "submit",
+        "tokens",
+    )
+
+    def __init__(self, submit: Submit, seq: int, block_tokens: int) -> None:
+        self.id = submit.request_id
+        self.submit = submit
+        self.seq = seq
+        self.phase = Phase.WAITING
+        self.tokens: list[int] = list(submit.prompt)
+        self.computed = 0
+        self.blocks: list[int] = []
+        self.generations: list[int] = []
+        self.line = TagLine(block_tokens)
+        self.admit_ns: int | None = None
+        self.first_ns: int | None = None
+        self.preempted = 0
+        self.end: End | None = None
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that must be computed before the next one can be sampled; 1 in decode."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def stage(self) -> str:
+        """prefill | decode, as faults' scopes and outcome rows call it."""
+        return "decode" if self.computed >= len(self.submit.prompt) else "prefill"
+
+    @property
+    def generated(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.tokens) - len(self.submit.prompt)
+
+    def advance(self, computed: int, sampled: Sampled | None, now_ns: int) -> None:
+        """A launch that computed `computed` of its tokens has completed, and may have drawn the next one."""
+        self.line.extend(self.tokens[self.computed : self.computed + computed])
+        self.computed += computed
+        if sampled is not None:
+            self.tokens.append(sampled.token)
+            if self.first_ns is None:
+                self.first_ns = now_ns
+
+    def give(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
+        """More KV blocks for it, in table order."""
+        self.blocks.extend(blocks)
+        self.generations.extend(generations)
+
+    def strip(self) -> list[int]:
+        """Take all its blocks away; what it computed is gone with them."""
+        blocks, self.blocks, self.generations = self.blocks, [], []
+        self.computed = 0
+        self.line = TagLine(self.line.block_tokens)
+        return blocks
+
+    def finish_by(self) -> str | None:
+        """Why generation is over: "stop", "length", or None when it goes on."""
+        if self.generated and self.tokens[-1] in self.submit.stop_tokens:
+            return "stop"
+        return "length" if self.generated >= self.submit.max_tokens else None
+
+    def ended(self, end: End, now_ns: int) -> Ended:
+        """Close the life; asserts that it is the first end."""
+        assert self.end is None, f"{self.id} ends as {end.outcome} and has ended as {self.end}"
+        self.end = end
+        self.phase = Phase.ENDED
+        return Ended(
+            end=end,
+            arrive_ns=self.submit.arrive_ns,
+            admit_ns=self.admit_ns,
+            first_ns=self.first_ns,
+            end_ns=now_ns,
+            tokens_in=len(self.submit.prompt),
+            tokens_out=self.generated,
+            tokens_cached=0,
+            preempted=self.preempted,
+        )

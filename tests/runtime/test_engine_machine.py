@@ -1,0 +1,82 @@
+"""Any order of submits, cancels, completions, failures and time: one end each, right tokens, nothing left over."""
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from runtime.core.edge import Cancel, Finish
+from runtime.core.errors import LaunchError
+from runtime.scheduling.scheduler import Limits
+from tests.runtime.fakes import Bench, expected_tokens
+
+
+class EngineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench(blocks=7, limits=Limits(token_budget=9, seqs_max=3, waiting_max=5))
+        self.asked: dict[str, tuple[list[int], int]] = {}
+        self.stopped: set[str] = set()
+
+    @property
+    def flying(self) -> bool:
+        return self.bench.engine.status.flight_ns is not None
+
+    @rule(
+        prompt=st.lists(st.integers(0, 9), min_size=1, max_size=14),
+        max_tokens=st.integers(1, 8),
+        deadline_s=st.sampled_from([2.0, 1000.0]),
+    )
+    def submit(self, prompt: list[int], max_tokens: int, deadline_s: float) -> None:
+        self.asked[self.bench.submit(prompt, max_tokens, deadline_s)] = (prompt, max_tokens)
+
+    @rule()
+    def step(self) -> None:
+        self.bench.engine.step()
+
+    @precondition(lambda self: self.flying)
+    @rule(fails=st.booleans())
+    def complete(self, fails: bool) -> None:
+        if not self.bench.device.launched[-1].done:
+            self.bench.device.complete(LaunchError("drawn") if fails else None)
+
+    @rule(times=st.integers(1, 2))
+    def refuse_launches(self, times: int) -> None:
+        self.bench.device.refuse = [LaunchError("drawn")] * times
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), stop=st.booleans())
+    def stop_one(self, data: st.DataObject, stop: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.asked)))
+        self.stopped.add(name)
+        self.bench.mailbox.post(Finish(name) if stop else Cancel(name))
+
+    @rule(seconds=st.sampled_from([0.1, 1.5]))
+    def time_passes(self, seconds: float) -> None:
+        self.bench.clock.advance(seconds)
+
+    @invariant()
+    def every_block_is_somewhere(self) -> None:
+        count = self.bench.pool.count()
+        assert count.conserved, count
+
+    @invariant()
+    def tokens_are_a_prefix_of_what_each_would_get_alone(self) -> None:
+        for name, tokens in self.bench.sink.tokens.items():
+            prompt, _ = self.asked[name]
+            assert tokens == expected_tokens(prompt, len(tokens)), name
+
+    def teardown(self) -> None:
+        bench = self.bench
+        if self.flying and not bench.device.launched[-1].done:
+            bench.device.complete()
+        bench.run()
+        assert bench.sink.ended.keys() == self.asked.keys()
+        for name, ended in bench.sink.ended.items():
+            if ended.end.outcome == "ok" and name not in self.stopped:
+                assert ended.tokens_out == self.asked[name][1]
+        assert bench.env.marks.total["kv.tag_breach"] == 0
+        assert bench.leftovers() == []
+
+
+EngineMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestEngineMachine = EngineMachine.TestCase
