@@ -1,0 +1,139 @@
+"""One launch laid out for the decoder: plain `Work` in, index tensors and masks out, computed once and not per layer.
+
+    decode rows (one new token)     all together: one padded block table, one mask
+    chunks (several new tokens)     one by one: a chunk that starts its sequence needs no gather and no mask
+
+A batch of decode rows only is the fast path: its queries are the flat tokens as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from runtime.core.work import Ints, Work
+
+TILE = 64
+"""Tokens in one KV tile of exact mode."""
+PAD = 16
+"""Exact mode pads the number of tokens in every matrix product to a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRows:
+    """All rows with one new token."""
+
+    at: Tensor | None
+    """Their places in the flat tokens; None when the batch holds nothing else."""
+    blocks: Tensor
+    """[rows * blocks a row], short tables filled up with the dummy block."""
+    rows: int
+    length: int
+    """Tokens gathered a row: blocks a row times block_tokens."""
+    mask: Tensor
+    """[rows, 1, 1, length]: 0 where a row may look, -inf where not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One row with several new tokens: flat tokens `first` to `last`."""
+
+    first: int
+    last: int
+    blocks: Tensor
+    length: int
+    mask: Tensor | None
+    """[tokens, length]; None for the first chunk of a sequence, which is plainly causal over itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a decoder reads of one launch."""
+
+    tokens: Tensor
+    positions: Tensor
+    slots: Tensor
+    """Of the real tokens; `tokens` and `positions` may be padded past them."""
+    decode: DecodeRows | None
+    chunks: tuple[Chunk, ...]
+    picked: Tensor
+    """Flat place of the last token of each row that is sampled, padded like `tokens`."""
+    picked_rows: tuple[int, ...]
+    """The rows behind `picked`."""
+
+    @property
+    def count(self) -> int:
+        """Real tokens."""
+        return len(self.slots)
+
+
+def lay_out(work: Work, block_tokens: int, dummy_block: int, exact: bool = False) -> Layout:
+    """Arrange `work`; in exact mode everything is padded to sizes that do not depend on the company in the batch."""
+    lengths = np.diff(work.row_starts)
+    single = lengths == 1
+    chunks = tuple(
+        _chunk(work, row, block_tokens, dummy_block, exact) for row in np.flatnonzero(~single & (lengths > 0)).tolist()
+    )
+    rows = np.flatnonzero(single)
+    decode = _decode_rows(work, rows, block_tokens, dummy_block, exact, alone=not chunks) if len(rows) else None
+    picked_rows = tuple(row for row, sampling in enumerate(work.sampling) if sampling is not None)
+    picked = work.row_starts[1:][list(picked_rows)] - 1
+    return Layout(
+        tokens=torch.from_numpy(_padded(work.token_ids, exact)),
+        positions=torch.from_numpy(_padded(work.positions, exact)),
+        slots=torch.from_numpy(work.slots),
+        decode=decode,
+        chunks=chunks,
+        picked=torch.from_numpy(_padded(picked, exact)),
+        picked_rows=picked_rows,
+    )
+
+
+def _decode_rows(
+    work: Work, rows: Ints, block_tokens: int, dummy_block: int, exact: bool, *, alone: bool
+) -> DecodeRows:
+    contexts = work.context_lens[rows]
+    width = _blocks_for(int(contexts.max()), block_tokens, exact)
+    tables = np.full((len(rows), width), dummy_block, dtype=np.int64)
+    for index, row in enumerate(rows.tolist()):
+        table = work.block_tables[row][:width]
+        tables[index, : len(table)] = table
+    length = width * block_tokens
+    mask = np.where(np.arange(length) < contexts[:, None], np.float32(0), np.float32(-np.inf))
+    return DecodeRows(
+        at=None if alone else torch.from_numpy(work.row_starts[rows]),
+        blocks=torch.from_numpy(tables.reshape(-1)),
+        rows=len(rows),
+        length=length,
+        mask=torch.from_numpy(mask)[:, None, None, :],
+    )
+
+
+def _chunk(work: Work, row: int, block_tokens: int, dummy_block: int, exact: bool) -> Chunk:
+    first, last = int(work.row_starts[row]), int(work.row_starts[row + 1])
+    context = int(work.context_lens[row])
+    begin = context - (last - first)
+    width = _blocks_for(context, block_tokens, exact)
+    table: Sequence[int] = work.block_tables[row][:width]
+    blocks = np.full(width, dummy_block, dtype=np.int64)
+    blocks[: len(table)] = table
+    length = width * block_tokens
+    mask = None
+    if begin or exact:
+        seen = np.arange(length)[None, :] <= np.arange(begin, context)[:, None]
+        mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
+    return Chunk(first, last, torch.from_numpy(blocks), length, mask)
+
+
+def _blocks_for(tokens: int, block_tokens: int, exact: bool) -> int:
+    if exact:
+        tokens = -(-tokens // TILE) * TILE
+    return -(-tokens // block_tokens)
+
+
+def _padded(values: Ints, exact: bool) -> Ints:
+    """Repeat the first entry up to a multiple of PAD: its results are thrown away, but it must be a real index."""
+    missing = -len(values) % PAD if exact and len(values) else 0
+    return np.concatenate((values, np.full(missing, values[0]))) if missing else values

@@ -1,0 +1,53 @@
+"""Rotary position tables: default, linear and llama3 frequency scaling.
+
+A head's first half and second half form the pairs (Hugging Face's layout, not the interleaved one of the paper).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from runtime.models.config import DecoderConfig
+
+
+def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Turn `heads` [tokens, heads, head_dim] by the angles of `tables`, rows picked by position: [tokens, 1, head_dim].
+
+    `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is.
+    """
+    tokens, count, width = heads.shape
+    swapped = heads.unflatten(2, (2, width // 2)).flip(2).view(tokens, count, width)
+    return (heads * cosine).addcmul_(swapped, sine)
+
+
+def tables(config: DecoderConfig, positions: int) -> tuple[Tensor, Tensor]:
+    """(cosine, signed sine), each [positions, head_dim] float32."""
+    angles = torch.arange(positions, dtype=torch.float32)[:, None] * inverse_frequencies(config)[None, :]
+    cosine, sine = angles.cos(), angles.sin()
+    return torch.cat((cosine, cosine), 1), torch.cat((-sine, sine), 1)
+
+
+def inverse_frequencies(config: DecoderConfig) -> Tensor:
+    """Radians per token of each pair, [head_dim / 2] float32."""
+    rope = config.rope
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    inverse = 1.0 / rope.theta**exponents
+    if rope.kind == "linear":
+        return inverse / rope.factor
+    if rope.kind == "llama3":
+        return _llama3(config, inverse)
+    return inverse
+
+
+def _llama3(config: DecoderConfig, inverse: Tensor) -> Tensor:
+    """Llama 3.1's rule: long waves are stretched by `factor`, short ones kept, between them a straight blend."""
+    rope = config.rope
+    waves = 2 * math.pi / inverse
+    share = (rope.original_context / waves - rope.low_frequency_factor) / (
+        rope.high_frequency_factor - rope.low_frequency_factor
+    )
+    blended = (1 - share) * inverse / rope.factor + share * inverse
+    long_wave = waves > rope.original_context / rope.low_frequency_factor
+    short_wave = waves < rope.original_context / rope.high_frequency_factor
+    return torch.where(long_wave, inverse / rope.factor, torch.where(short_wave, inverse, blended))

@@ -1,0 +1,57 @@
+"""From logits to tokens: greedy, temperature, top-p. A draw is a function of (request seed, position) only."""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from runtime.core.work import Sampled, Sampling
+
+
+def sample(logits: Tensor, samplings: Sequence[Sampling], positions: Sequence[int]) -> list[Sampled]:
+    """One token a row. `positions` are those of the tokens being drawn; logprobs are raw, at temperature 1."""
+    tokens = logits.argmax(1).tolist()
+    for row, (sampling, position) in enumerate(zip(samplings, positions, strict=True)):
+        if sampling.temperature > 0:
+            tokens[row] = _draw(logits[row], sampling, position)
+    drawn: list[Sampled] = [Sampled(token) for token in tokens]
+    asked = [row for row, sampling in enumerate(samplings) if sampling.logprobs is not None]
+    if asked:
+        for row, logprobs in zip(asked, torch.log_softmax(logits[asked].float(), 1), strict=True):
+            drawn[row] = _described(tokens[row], logprobs, samplings[row].logprobs or 0)
+    return drawn
+
+
+def margins(logits: Tensor) -> list[float]:
+    """Best logit minus second best, a row: how much noise a greedy choice stands."""
+    best = logits.topk(2, 1).values
+    return (best[:, 0] - best[:, 1]).tolist()
+
+
+def uniform(seed: int, position: int) -> float:
+    """The draw in [0, 1) that belongs to this position of the request with this seed, in any batch and any process."""
+    digest = hashlib.blake2b(f"{seed}/{position}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") >> 11) / (1 << 53)
+
+
+def _draw(logits: Tensor, sampling: Sampling, position: int) -> int:
+    """Invert the cumulative distribution at `uniform`; in float64, since 150,000 small shares are summed."""
+    shares = torch.softmax(logits.double() / sampling.temperature, 0)
+    order = None
+    if sampling.top_p < 1:
+        shares, order = shares.sort(descending=True, stable=True)
+        # Keep a token while the mass before it is below top_p: at least the best one stays.
+        kept = int((shares.cumsum(0) - shares < sampling.top_p).sum())
+        shares = shares[: max(1, kept)]
+    heights = shares.cumsum(0)
+    target = uniform(sampling.seed, position) * float(heights[-1])
+    index = min(int(torch.searchsorted(heights, target, right=True)), len(heights) - 1)
+    return index if order is None else int(order[index])
+
+
+def _described(token: int, logprobs: Tensor, alternatives: int) -> Sampled:
+    if not alternatives:
+        return Sampled(token, float(logprobs[token]))
+    best = logprobs.topk(min(alternatives, len(logprobs)))
+    return Sampled(token, float(logprobs[token]), tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)))
