@@ -1,9 +1,10 @@
 """What can break: points of a layer, faults that a trial arms, evidence of what fired. Knows none of our parts."""
 
-from faults.bus import Faults, NullFaults
+from faults.bus import Faults
 from faults.effects import Effect
 from faults.evidence import FaultState, Fire
 from faults.lifecycle import State
+from faults.off import NullFaults
 from faults.points import Action, Catalogue, Kind, Point, Severity, UnknownName
 from faults.resolve import Resolved, resolve
 from faults.spec import (

@@ -1,5 +1,6 @@
 """The life of one occurrence of a fault.
 
+    setup          inject                propagate       recover             recovered         clean up
     SETUP --arm--> ARMED --first fire--> FIRED --heal--> HEALING --let go--> HEALED --clean--> CLEANED
       |              |                                      ^                   ^
       |              +---- heal, nothing ever fired --------+                   |
@@ -137,6 +138,7 @@ class Life:
         return None if self.first_ns is None else self.first_ns + to_ns(self.spec.net_s)
 
     def _let_go(self) -> list[Effect]:
+        self.gates.forget_keys()
         effects, self.effects = self.effects, []
         return effects
 

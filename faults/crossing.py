@@ -1,0 +1,33 @@
+"""One crossing of a point, as the crossing code describes it."""
+
+from dataclasses import dataclass
+
+from faults.points import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    point: Point
+    place: str
+    key: str  # whose hits are counted together
+    size_bytes: int
+    step: int | None
+    request: str | None
+    group: str | None
+    shown: dict[str, str | int | None]  # every attribute passed, the group too
+
+    def unshown(self, wanted: tuple[tuple[str, str], ...]) -> list[str]:
+        """The attributes that are wanted and were not passed at all; None is passed, and matches nothing."""
+        return [name for name, _ in wanted if name not in self.shown]
+
+    def matches(self, wanted: tuple[tuple[str, str], ...]) -> bool:
+        for name, value in wanted:
+            shown = self.shown.get(name)
+            if shown is None or str(shown) != value:
+                return False
+        return True
+
+    def in_words(self) -> str:
+        """ "before key=r7 size_bytes=4096 group=batch" """
+        facts = {"key": self.key or None, "size_bytes": self.size_bytes or None, **self.shown}
+        return " ".join([self.place, *(f"{name}={value}" for name, value in facts.items() if value is not None)])

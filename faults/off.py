@@ -1,0 +1,51 @@
+"""Faults that are not compiled in, for a build or a test run that must be sure of it."""
+
+from collections.abc import Sequence
+
+from faults.effects import Effect
+from faults.evidence import FaultState
+from faults.points import Point, UnknownName
+from faults.spec import FaultSpec, SpecError
+
+
+class NullFaults:
+    """The interface of Faults; nothing ever fires, and arming is refused."""
+
+    armed = False
+
+    def fire(
+        self,
+        point: Point,
+        *,
+        key: str = "",
+        size_bytes: int = 0,
+        place: str = "before",
+        step: int | None = None,
+        request: str | None = None,
+        group: str | None = None,
+        **attrs: str | int | None,
+    ) -> Effect | None:
+        return None
+
+    def arm(self, specs: Sequence[FaultSpec]) -> None:
+        """Errors: SpecError, always."""
+        raise SpecError(["faults are not compiled in; build the runtime with Faults instead of NullFaults to arm any"])
+
+    def heal(self, fault: str, by: str, n: int | None = None) -> int:
+        """Errors: UnknownName, always: none was ever armed."""
+        raise UnknownName(f'no fault "{fault}" is armed: faults are not compiled in')
+
+    def heal_all(self, by: str) -> int:
+        return 0
+
+    def clean(self, by: str = "shutdown") -> None:
+        return None
+
+    def beat(self) -> None:
+        return None
+
+    def tick(self, now_ns: int) -> None:
+        return None
+
+    def states(self) -> list[FaultState]:
+        return []
