@@ -1,0 +1,36 @@
+# Everything from a bare Python 3.11: `make soak` tries the built-in runtime, `make test` checks this project.
+PYTHON ?= python3.11
+TORCH ?= torch==2.13.0
+RUNS_DIR ?= runs
+VENV = .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: soak demo test lint slow clean
+
+soak: $(READY)          ## a trial of the built-in runtime: HTTP, Locust load, faults, verdict (about 2 minutes)
+	RUNS_DIR=$(RUNS_DIR) $(BIN)/seatrial run first-soak
+
+demo: $(READY)          ## a planted leak that must be found: exits 1 (under a minute)
+	RUNS_DIR=$(RUNS_DIR) $(BIN)/seatrial demo
+
+test: $(READY) lint     ## lint, types, import rules, and the whole fast suite
+	$(BIN)/python -m pytest -q -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: $(READY)          ## the tests that start real processes
+	$(BIN)/python -m pytest -q -m slow -n 0
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,23 @@
+"""Every fault point of the runtime in one catalogue, and the names of those whose layer is still to come. No torch."""
+
+from faults import Catalogue
+from runtime.device.points import POINTS as DEVICE
+from runtime.memory.points import POINTS as MEMORY
+from runtime.scheduling.points import POINTS as SCHEDULING
+from runtime.server.points import POINTS as SERVER
+
+PLANNED = (
+    "contract.bind contract.cache memory.alloc memory.reset memory.defrag kv.publish kv.evict "
+    "device.event.record device.event.wait device.copy.h2d device.copy.d2h device.mem_info "
+    "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.read weights.unpack "
+    "sched.preempt swap.out swap.in group.quota group.teardown watchdog.timer cancel.deliver clock.jump"
+).split()
+
+
+def catalogue() -> Catalogue:
+    """A fresh catalogue, so that two runs in one process share nothing."""
+    made = Catalogue()
+    for point in (*MEMORY, *SCHEDULING, *DEVICE, *SERVER):
+        made.declare(point)
+    made.planned(PLANNED)
+    return made
