@@ -1,0 +1,1 @@
+"""What happens: plan, drive, record, judge, report, and the command line."""

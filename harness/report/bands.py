@@ -1,0 +1,97 @@
+"""What lies behind the curves: phases, armed faults with their fires, canary answers."""
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from harness.report.source import Source
+
+NS = 1e-9
+TICKS_MAX = 600  # fired ticks and canary dots per lane; more would fall on one pixel
+
+
+@dataclass(frozen=True)
+class PhaseBand:
+    name: str
+    n: int
+    start_s: float
+    end_s: float
+    ended_by: str | None
+
+
+@dataclass(frozen=True)
+class FaultBand:
+    """One occurrence of a fault: armed, first fired (None: never), healed (None: not seen)."""
+
+    fault: str
+    n: int
+    arm_s: float
+    first_s: float | None
+    heal_s: float | None
+    healed_by: str | None
+
+
+@dataclass(frozen=True)
+class CanaryDot:
+    t_s: float
+    state: str
+    request: str
+
+
+def phase_bands(source: Source) -> tuple[PhaseBand, ...]:
+    """A phase that never ended is drawn to the last moment that anything was recorded for."""
+    return tuple(
+        PhaseBand(
+            phase.name,
+            phase.n,
+            phase.start_ns * NS,
+            (source.history.end_ns if phase.end_ns is None else phase.end_ns) * NS,
+            phase.ended_by,
+        )
+        for phase in source.history.phases
+    )
+
+
+def fault_bands(source: Source) -> tuple[FaultBand, ...]:
+    return tuple(
+        FaultBand(
+            fault.id, fault.n, fault.arm_ns * NS, _seconds(fault.first_ns), _seconds(fault.heal_ns), fault.healed_by
+        )
+        for fault in sorted(source.history.faults, key=lambda fault: fault.arm_ns or 0)
+        if fault.arm_ns is not None
+    )
+
+
+def fires(source: Source) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    ticks: dict[str, list[float]] = defaultdict(list)
+    for fire in source.history.fires:
+        ticks[fire.fault].append(fire.t_ns * NS)
+    return tuple(
+        (fault, tuple(times[index] for index in _thinned([False] * len(times)))) for fault, times in ticks.items()
+    )
+
+
+def canaries(source: Source) -> tuple[tuple[CanaryDot, ...], tuple[tuple[str, int], ...]]:
+    requests = source.history.requests
+    dots, counts = [], Counter[str]()
+    for canary in source.history.canaries:
+        state = canary.state or "unknown"
+        counts[state] += 1
+        row = requests.row_of.get(canary.request)
+        if row is not None:
+            ended_ns = float(requests.end_ns[row])
+            t_ns = requests.start_of(row) if math.isnan(ended_ns) else ended_ns
+            dots.append(CanaryDot(t_ns * NS, state, canary.request))
+    dots.sort(key=lambda dot: dot.t_s)
+    shown = _thinned([dot.state != "equal" for dot in dots])
+    return tuple(dots[index] for index in shown), tuple(sorted(counts.items()))
+
+
+def _thinned(keep: list[bool]) -> list[int]:
+    """Indices of at most about TICKS_MAX entries, evenly spread, and every one that must be kept."""
+    step = max(1, -(-len(keep) // TICKS_MAX))
+    return [index for index, kept in enumerate(keep) if kept or index % step == 0]
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns * NS

@@ -1,0 +1,79 @@
+"""How a number reads, or that there is none: one place, so that a figure has the same text in every output.
+
+Words and units are those of the judges (`assertions.wording`); what is added is the missing value.
+"""
+
+import math
+
+from assertions import wording
+
+MISSING = "–"
+
+
+def seconds(value: float | None) -> str:
+    """A duration or latency in the unit that fits: `41.2 ms`, `3.05 s`, `80 min`."""
+    return MISSING if value is None or math.isnan(value) else wording.seconds(value)
+
+
+def at(value_s: float | None) -> str:
+    """A moment of the run, `00:02:14.500` since its start."""
+    return MISSING if value_s is None or math.isnan(value_s) else wording.since_start(round(value_s * 1e9))
+
+
+def size(value: float | None) -> str:
+    """A number of bytes: `212 MiB`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= scale:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{_significant(value)} B"
+
+
+def count(value: float | None) -> str:
+    """A number of things, with thin groups of three: `12,043`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value:,.0f}" if float(value).is_integer() else _significant(value)
+
+
+def share(value: float | None) -> str:
+    """A share of 1 as a percentage: `4.31 %`. A share that is not 0 never reads as `0 %`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{_significant(value * 100)} %"
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """A value in the unit of its series (`bytes`, `s`, `ms`, `share`, anything else is written behind it)."""
+    match unit:
+        case "bytes" | "B":
+            return size(value)
+        case "s":
+            return seconds(value)
+        case "ms":
+            return seconds(None if value is None else value / 1e3)
+        case "share" | "ratio":
+            return share(value)
+        case None | "" | "count" | "1":
+            return count(value)
+        case _:
+            return f"{count(value)} {unit}"
+
+
+def percentile(ordered: "list[float]", share_below: float) -> float | None:
+    """Nearest-rank percentile of sorted values: always a value that was seen. None when there are none."""
+    if not ordered:
+        return None
+    return ordered[max(0, math.ceil(share_below * len(ordered)) - 1)]
+
+
+def _significant(value: float) -> str:
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    if abs(rounded) >= 1000:
+        return f"{rounded:,.0f}"
+    text = f"{rounded:.{max(0, digits)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,68 @@
+"""The verdict as it was given: the state of the run, and every judge with what was not judged at which price."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assertions.verdict import EXIT_CODES, Judged, Level, State, Verdict
+from harness.report.source import Source
+
+URGENCY = (State.FAIL, State.UNKNOWN, State.PASS, State.NOT_JUDGED)  # the order of every list of judges
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The verdict of the whole run; state and exit code are those of verdict.json and are never folded anew."""
+
+    state: State
+    exit: int
+    because: str | None  # set when no verdict could be read: UNKNOWN is then our reading of its absence
+    required: tuple[tuple[State, int], ...]  # how many required judges said so, in the order of URGENCY
+    observed: tuple[tuple[State, int], ...]  # the same for judges that are only shown
+
+
+def read_verdict(source: Source) -> tuple[Verdict | None, str | None]:
+    """The verdict, or the reason why there is none."""
+    if not source.verdict:
+        return None, f"verdict.json: {dict(source.missing).get('verdict.json', 'empty')}"
+    try:
+        return Verdict.from_json(source.verdict), None
+    except (KeyError, TypeError, ValueError) as problem:
+        return None, f"verdict.json: not a verdict of this version ({type(problem).__name__}: {problem})"
+
+
+def standing(verdict: Verdict | None, because: str | None, judges: tuple[Judged, ...]) -> Standing:
+    required = Counter(judged.state for judged in judges if judged.level is Level.REQUIRED)
+    observed = Counter(judged.state for judged in judges if judged.level is Level.OBSERVE)
+    return Standing(
+        state=verdict.state if verdict else State.UNKNOWN,
+        exit=verdict.exit_code if verdict else EXIT_CODES[State.UNKNOWN],
+        because=because,
+        required=tuple((state, required[state]) for state in URGENCY if required[state]),
+        observed=tuple((state, observed[state]) for state in URGENCY if observed[state]),
+    )
+
+
+def judges(verdict: Verdict | None, plan: Mapping[str, object]) -> tuple[Judged, ...]:
+    """Worst first, required before observed; judges that the plan gave up are listed even without a verdict."""
+    rows = list(verdict.judges) if verdict else []
+    said = {judged.name for judged in rows}
+    planned = plan.get("judges")
+    for entry in planned if isinstance(planned, list) else []:
+        if entry["name"] not in said and entry["state"] == "not_judged":
+            rows.append(
+                Judged(
+                    entry["name"],
+                    State.NOT_JUDGED,
+                    "",
+                    Level(entry["level"]),
+                    because=entry.get("because"),
+                    to_decide=entry.get("cure"),
+                )
+            )
+    return tuple(sorted(rows, key=lambda judged: (URGENCY.index(judged.state), judged.level is Level.OBSERVE)))
+
+
+def anchor(name: str) -> str:
+    """The fragment of report.html that shows a judge: `report.html#judge-leak.rss_anon`."""
+    return "judge-" + "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in name)

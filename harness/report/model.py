@@ -1,0 +1,94 @@
+"""The report of a run, built once from its history and its verdict; every output only renders it.
+
+So a number cannot differ between the page, the summary, JUnit and the terminal (a test compares them).
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from assertions.verdict import Judged
+from harness.report.judges import Standing, judges, read_verdict, standing
+from harness.report.ledger import FaultRow, fault_rows
+from harness.report.outcomes import OutcomeTable, outcome_table
+from harness.report.source import NoRun, Source, opened
+from harness.report.surroundings import Surroundings, surroundings
+from harness.report.timeline import Timeline, timeline
+
+__all__ = ["Identity", "NoRun", "Report", "read"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which run this is and how to see it again. None: the run did not record it."""
+
+    run_id: str
+    scenario: str
+    means: str
+    seed: int | None
+    commit: str | None  # "(dirty)" is part of it: such a run cannot be repeated from the commit alone
+    seatrial: str
+    drive: str
+    target: str
+    replay: str
+
+
+@dataclass(frozen=True)
+class Report:
+    identity: Identity
+    standing: Standing
+    judges: tuple[Judged, ...]
+    timeline: Timeline
+    outcomes: OutcomeTable
+    faults: tuple[FaultRow, ...]
+    surroundings: Surroundings
+    missing: tuple[tuple[str, str], ...]  # file or sensor -> why it is not there
+
+
+def read(run_dir: Path) -> Report:
+    """Read a run directory. Raises NoRun when it holds nothing of a run; anything less is said in `missing`."""
+    with opened(run_dir) as source:
+        try:
+            return _build(source)
+        except sqlite3.DatabaseError as problem:
+            # The header was sound, a later page was not: report what plan and verdict say, and say this.
+            return _build(source.without_history(f"broken: {problem}"))
+
+
+def _build(source: Source) -> Report:
+    verdict, because = read_verdict(source)
+    judged = judges(verdict, source.plan)
+    requests = source.history.requests
+    around = surroundings(source)
+    absent = [(sensor.name, f"no sensor: {sensor.absent}") for sensor in around.sensors if sensor.absent]
+    return Report(
+        _identity(source),
+        standing(verdict, because, judged),
+        judged,
+        timeline(source, requests),
+        outcome_table(source),
+        fault_rows(source, judged),
+        around,
+        (*source.missing, *absent),
+    )
+
+
+def _identity(source: Source) -> Identity:
+    plan, verdict = source.plan, source.verdict
+    scenario = plan.get("scenario") or {}
+    target = plan.get("target") or {}
+    run_id = str(verdict.get("run_id") or plan.get("run_id") or source.run_dir.name)
+    commit = verdict.get("commit") or plan.get("commit")
+    dirty = verdict.get("dirty") if "dirty" in verdict else plan.get("dirty")
+    seed = verdict.get("seed") if "seed" in verdict else plan.get("seed")
+    return Identity(
+        run_id=run_id,
+        scenario=str(verdict.get("scenario") or scenario.get("name") or "?"),
+        means=str(verdict.get("means") or scenario.get("means") or ""),
+        seed=seed if isinstance(seed, int) else None,
+        commit=f"{commit} (dirty)" if commit and dirty else commit,
+        seatrial=str(verdict.get("seatrial") or plan.get("seatrial") or "?"),
+        drive=str(scenario.get("drive") or "live"),
+        target=" ".join(str(word) for word in (target.get("kind"), target.get("url")) if word) or "?",
+        replay=str(verdict.get("replay") or f"seatrial replay {source.run_dir}"),
+    )

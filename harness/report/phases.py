@@ -1,0 +1,59 @@
+"""The figures of each phase, from the whole data: a table, and the text alternative of the charts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.history import Floats, Mask, Requests
+from harness.report.bands import PhaseBand
+from harness.report.figures import percentile
+from harness.report.outcomes import GOOD, ttft_s
+from harness.report.series import Samples
+
+NS = 1e-9
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """Figures of one phase from the whole data, not from the drawn points: also the charts' text alternative."""
+
+    band: PhaseBand
+    offered_per_s: float | None
+    ok_per_s: float | None
+    bad: int
+    ttft_p50_s: float | None
+    ttft_p99_s: float | None
+    tokens_per_s: float | None
+    kv_max: float | None
+    server_rss_bytes: float | None
+
+
+def phase_row(band: PhaseBand, requests: Requests, sampled: dict[str, Samples], tokens: Samples) -> PhaseRow:
+    span_s = band.end_s - band.start_s
+    sent = _within(requests.sent_ns * NS, band)
+    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * NS
+    good, done = requests.outcome.among(*GOOD), _within(ended, band)
+    ttft = sorted(float(value) for value in ttft_s(requests)[sent] if not np.isnan(value))
+    offered = int(np.count_nonzero(_within(requests.intended_ns * NS, band)))
+    kv = _in_phase(sampled["kv.usage"], band)
+    rss = _in_phase(sampled["server.rss_anon"], band)
+    rate = _in_phase(tokens, band)
+    return PhaseRow(
+        band,
+        offered / span_s if span_s > 0 else None,
+        int(np.count_nonzero(done & good)) / span_s if span_s > 0 else None,
+        int(np.count_nonzero(done & ~good)),
+        percentile(ttft, 0.5),
+        percentile(ttft, 0.99),
+        float(np.mean(rate)) if len(rate) else None,
+        float(np.max(kv)) if len(kv) else None,
+        float(rss[-1]) if len(rss) else None,
+    )
+
+
+def _within(times_s: Floats, band: PhaseBand) -> Mask:
+    return (times_s >= band.start_s) & (times_s < band.end_s)
+
+
+def _in_phase(samples: Samples, band: PhaseBand) -> Floats:
+    return samples[1][_within(samples[0], band)]

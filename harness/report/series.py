@@ -1,0 +1,39 @@
+"""Sampled series of a run in seconds, and the reason where there is none."""
+
+import numpy as np
+
+from assertions.history import Floats
+from harness.report.source import Source
+
+NS = 1e-9
+
+Samples = tuple[Floats, Floats]  # seconds since the run's start, value
+
+
+def samples(source: Source, name: str) -> Samples:
+    """Values of a series in order of time; empty when nobody declared it or it gave none (see `absence`)."""
+    series = source.history.samples(name)
+    return (np.zeros(0), np.zeros(0)) if series is None else (series.t_ns * NS, series.value)
+
+
+def absence(source: Source, name: str) -> str | None:
+    """Why a series has no values, in words; None when it has some."""
+    series = source.history.samples(name)
+    if series is None:
+        lost = dict(source.missing).get("run.sqlite")
+        return f"no history: {lost}" if lost else "no sensor: not recorded in this run"
+    if series.absent:
+        return f"no sensor: {series.absent}"
+    return None if len(series.value) else "no sensor: it was planned and gave no sample"
+
+
+def rise_per_s(counter: Samples) -> Samples:
+    """Rise per second between samples of a counter. A fall is a restart of the server: no value, not a negative."""
+    t_s, total = counter
+    step_s = np.diff(t_s)
+    sound = (np.diff(total) >= 0) & (step_s > 0)
+    return t_s[1:][sound], (np.diff(total)[sound] / step_s[sound])
+
+
+def period_s(t_s: Floats) -> float:
+    return float(np.median(np.diff(t_s))) if len(t_s) > 1 else 1.0

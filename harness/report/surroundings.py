@@ -1,0 +1,156 @@
+"""What stood around the run: audits with owners, every sensor and its noise, events, marks, the machine."""
+
+import json
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from harness.report.series import samples
+from harness.report.source import Source
+
+NS = 1e-9
+AUDITS_SHOWN_MAX = 60
+DETAIL_CHARS_MAX = 4096
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One audited quantity. `value` differs from `expected`: something was not given back, and `owner` has it."""
+
+    t_s: float
+    scope: str
+    name: str
+    kind: str  # live | cached | reclaimable | limbo
+    owner: str | None
+    value: float
+    expected: float | None
+    unit: str | None
+    history: str | None
+
+
+@dataclass(frozen=True)
+class Audits:
+    unequal: tuple[AuditRow, ...]  # at most AUDITS_SHOWN_MAX, the newest first
+    unequal_total: int
+    equal_total: int
+    last: tuple[AuditRow, ...]  # the last audit, every row of it (at most AUDITS_SHOWN_MAX)
+
+
+@dataclass(frozen=True)
+class SensorRow:
+    """A series over the whole run, or why there is none."""
+
+    name: str
+    unit: str | None
+    number: int
+    low: float | None
+    median: float | None
+    p99: float | None
+    high: float | None
+    absent: str | None
+
+    @property
+    def noise(self) -> bool:
+        """Does it tell of the machine and the load generator rather than of the server?"""
+        return self.name.startswith(("host.", "load.", "harness.")) or self.name.endswith(".cpu")
+
+
+@dataclass(frozen=True)
+class EventRow:
+    proc: str
+    kind: str
+    number: int
+    first_s: float
+    last_s: float
+    detail: str | None  # of the first
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    started: str | None  # wall clock, UTC; only for people
+    audits: Audits
+    sensors: tuple[SensorRow, ...]
+    events: tuple[EventRow, ...]
+    marks: tuple[tuple[str, int], ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+def surroundings(source: Source) -> Surroundings:
+    return Surroundings(
+        _started(source), _audits(source), _sensors(source), _events(source), _marks(source), _environment(source)
+    )
+
+
+def _started(source: Source) -> str | None:
+    for row in source.rows("SELECT real_ns, t_ns FROM clock WHERE real_ns IS NOT NULL ORDER BY t_ns LIMIT 1"):
+        moment = datetime.fromtimestamp((row["real_ns"] - row["t_ns"]) * NS, tz=UTC)
+        return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return None
+
+
+def _audits(source: Source) -> Audits:
+    apart = "expected IS NOT NULL AND value <> expected"
+    counted = source.rows(f"SELECT count(*), coalesce(sum({apart}), 0) FROM audit")  # noqa: S608 - our own text
+    total, unequal = (counted[0][0], counted[0][1]) if counted else (0, 0)
+    newest = f"SELECT * FROM audit WHERE {apart} ORDER BY t_ns DESC, name, owner LIMIT ?"  # noqa: S608
+    last = "SELECT * FROM audit WHERE t_ns = (SELECT max(t_ns) FROM audit) ORDER BY name, kind, owner LIMIT ?"
+    return Audits(
+        tuple(_audit(row) for row in source.rows(newest, (AUDITS_SHOWN_MAX,))),
+        unequal,
+        total - unequal,
+        tuple(_audit(row) for row in source.rows(last, (AUDITS_SHOWN_MAX,))),
+    )
+
+
+def _audit(row: sqlite3.Row) -> AuditRow:
+    names = ("scope", "name", "kind", "owner", "value", "expected", "unit", "history")
+    return AuditRow(row["t_ns"] * NS, *(row[name] for name in names))
+
+
+def _sensors(source: Source) -> tuple[SensorRow, ...]:
+    rows = []
+    for row in source.rows("SELECT name, unit, kind, absent FROM series ORDER BY name"):
+        values = samples(source, row["name"])[1]
+        if row["absent"] or not len(values):
+            reason = row["absent"] or "it was planned and gave no sample"
+            rows.append(SensorRow(row["name"], row["unit"], 0, None, None, None, None, reason))
+            continue
+        low, median, p99, high = (
+            float(value) for value in np.quantile(values, (0, 0.5, 0.99, 1), method="inverted_cdf")
+        )
+        rows.append(SensorRow(row["name"], row["unit"], len(values), low, median, p99, high, None))
+    return tuple(rows)
+
+
+def _events(source: Source) -> tuple[EventRow, ...]:
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], tuple[float, str | None]] = {}
+    last: dict[tuple[str, str], float] = {}
+    for row in source.walk("SELECT t_ns, proc, kind, value, detail FROM event ORDER BY t_ns"):
+        key = (row["proc"] or "?", row["kind"] or "?")
+        counts[key] += 1
+        detail = row["detail"] if row["detail"] is not None else (None if row["value"] is None else f"{row['value']:g}")
+        first.setdefault(key, (row["t_ns"] * NS, None if detail is None else str(detail)[:DETAIL_CHARS_MAX]))
+        last[key] = row["t_ns"] * NS
+    return tuple(EventRow(*key, number, first[key][0], last[key], first[key][1]) for key, number in counts.items())
+
+
+def _marks(source: Source) -> tuple[tuple[str, int], ...]:
+    return tuple((row[0], row[1]) for row in source.rows("SELECT name, sum(n) FROM mark GROUP BY name ORDER BY name"))
+
+
+def _environment(source: Source) -> tuple[tuple[str, str], ...]:
+    target = source.plan.get("target") or {}
+    facts = [(f"target.{key}", _words(value)) for key, value in target.items()]
+    facts += [(f"plan.cost.{key}", _words(value)) for key, value in (source.plan.get("cost") or {}).items()]
+    facts += [(row["key"], _words(row["value"])) for row in source.rows("SELECT key, value FROM meta ORDER BY key")]
+    return tuple((key, value[:DETAIL_CHARS_MAX]) for key, value in facts)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,169 @@
+"""The run on one time axis: load, latency, tokens, KV, memory; phases, faults and canaries above them."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.history import Floats, Requests
+from harness.report.bands import CanaryDot, FaultBand, PhaseBand, canaries, fault_bands, fires, phase_bands
+from harness.report.downsample import POINTS_MAX, grid, min_max
+from harness.report.figures import percentile
+from harness.report.outcomes import GOOD, ttft_s
+from harness.report.phases import PhaseRow, phase_row
+from harness.report.series import Samples, absence, period_s, rise_per_s, samples
+from harness.report.source import Source
+
+NS = 1e-9
+WINDOW_S = 5.0
+DRAWN = ("server.generation_tokens", "kv.usage", "server.rss_anon", "load.rss_anon")
+
+
+@dataclass(frozen=True)
+class Line:
+    key: str  # colour role in the style sheet
+    label: str
+    values: tuple[float | None, ...]  # None is a gap: nothing was seen there
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over one time axis, at most POINTS_MAX points each. `absent` says why there is nothing to draw."""
+
+    key: str
+    title: str
+    unit: str  # of figures.quantity
+    note: str
+    log: bool
+    x_s: tuple[float, ...]
+    lines: tuple[Line, ...]
+    absent: str | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    start_s: float
+    end_s: float
+    charts: tuple[Chart, ...]
+    phases: tuple[PhaseBand, ...]
+    faults: tuple[FaultBand, ...]
+    fires: tuple[tuple[str, tuple[float, ...]], ...]  # fault id -> when it fired
+    canaries: tuple[CanaryDot, ...]
+    canary_counts: tuple[tuple[str, int], ...]  # all of them, also those that are not drawn
+    by_phase: tuple[PhaseRow, ...]
+
+
+def timeline(source: Source, requests: Requests) -> Timeline:
+    phases = phase_bands(source)
+    sampled = {name: samples(source, name) for name in DRAWN}
+    tokens = rise_per_s(sampled["server.generation_tokens"])
+    end_s = max([0.0, *(band.end_s for band in phases), *(times[-1] for times, _ in sampled.values() if len(times))])
+    if len(requests):
+        end_s = max(end_s, float(np.nanmax(np.r_[requests.intended_ns, requests.end_ns])) * NS)
+    kv = [("kv", "in use", "kv.usage", sampled["kv.usage"])]
+    rss = [
+        ("server", "server", "server.rss_anon", sampled["server.rss_anon"]),
+        ("load", "load generator", "load.rss_anon", sampled["load.rss_anon"]),
+    ]
+    charts = (
+        _rates(requests, end_s),
+        _ttft(requests, end_s),
+        _tokens(requests, tokens, end_s),
+        _gauges("kv", "KV cache in use", "share", end_s, source, kv),
+        _gauges("rss", "Private memory", "bytes", end_s, source, rss),
+    )
+    dots, dot_counts = canaries(source)
+    by_phase = tuple(phase_row(band, requests, sampled, tokens) for band in phases)
+    return Timeline(0.0, end_s, charts, phases, fault_bands(source), fires(source), dots, dot_counts, by_phase)
+
+
+def _rates(requests: Requests, end_s: float) -> Chart:
+    good = requests.outcome.among(*GOOD)
+    x_s, width_s = _windows(end_s)
+    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * NS
+    lines = (
+        Line("offered", "offered", _per_second(requests.intended_ns * NS, x_s, width_s)),
+        Line("good", "answered", _per_second(ended[good], x_s, width_s)),
+        Line("bad", "failed", _per_second(ended[~good], x_s, width_s)),
+    )
+    return _chart("rate", "Requests", "/s", f"per second, over {width_s:.3g} s", x_s, lines, _no_requests(requests))
+
+
+def _ttft(requests: Requests, end_s: float) -> Chart:
+    x_s, width_s = _windows(end_s)
+    windows: dict[int, list[float]] = defaultdict(list)
+    for sent_ns, first_s in zip(requests.sent_ns, ttft_s(requests), strict=True):
+        if not np.isnan(first_s):
+            windows[min(int(sent_ns * NS / width_s), len(x_s) - 1)].append(float(first_s))
+    ordered = [sorted(windows[number]) for number in range(len(x_s))]
+    lines = tuple(
+        Line(key, label, tuple(percentile(values, share) for values in ordered))
+        for key, label, share in (("p50", "p50", 0.5), ("p99", "p99", 0.99))
+    )
+    note = f"of the requests sent in each {width_s:.3g} s; p99 is the largest one where they are under 100"
+    absent = _no_requests(requests) or (None if windows else "no request had a first token")
+    return _chart("ttft", "Time to first token", "s", note, x_s, lines, absent, log=True)
+
+
+def _tokens(requests: Requests, counter: Samples, end_s: float) -> Chart:
+    if len(counter[0]):
+        place = grid(0, end_s, period_s(counter[0]))
+        lines = (Line("tokens", "generated", _values(min_max(*counter, place))),)
+        return _chart("tokens", "Tokens", "tokens/s", "from the server's own counter", place.x_s, lines, None)
+    x_s, width_s = _windows(end_s)
+    known = ~np.isnan(requests.end_ns) & ~np.isnan(requests.output_tokens)
+    places = np.minimum((requests.end_ns[known] * NS / width_s).astype(int), len(x_s) - 1)
+    totals = np.bincount(places, weights=requests.output_tokens[known], minlength=len(x_s))
+    lines = (Line("tokens", "received", _values(totals / width_s)),)
+    note = "from the replies, counted at each request's end: the server has no counter"
+    return _chart("tokens", "Tokens", "tokens/s", note, x_s, lines, _no_requests(requests))
+
+
+def _gauges(
+    key: str, title: str, unit: str, end_s: float, source: Source, wanted: list[tuple[str, str, str, Samples]]
+) -> Chart:
+    absent = {name: absence(source, name) for _, _, name, _ in wanted}
+    present = [item for item in wanted if absent[item[2]] is None]
+    reasons = [f"{name}: {reason}" for name, reason in absent.items() if reason]
+    if not present:
+        return _chart(key, title, unit, "", np.array([]), (), "; ".join(reasons))
+    place = grid(0, end_s, min(period_s(samples[0]) for _, _, _, samples in present))
+    lines = tuple(Line(role, label, _values(min_max(*samples, place))) for role, label, _, samples in present)
+    return _chart(key, title, unit, "; ".join([*(name for _, _, name, _ in present), *reasons]), place.x_s, lines, None)
+
+
+def _windows(end_s: float) -> tuple[Floats, float]:
+    """Centres and width of the windows that requests are counted in: about 5 s, fewer than POINTS_MAX of them."""
+    width_s = max(min(WINDOW_S, end_s / 60), end_s / (POINTS_MAX / 2), 1e-3)
+    number = max(1, int(np.ceil(end_s / width_s - 1e-9)))
+    return np.asarray((np.arange(number) + 0.5) * width_s, dtype=np.float64), width_s
+
+
+def _per_second(times_s: Floats, x_s: Floats, width_s: float) -> tuple[float | None, ...]:
+    places = (times_s[~np.isnan(times_s)] / width_s).astype(int)
+    counts = np.bincount(np.clip(places, 0, len(x_s) - 1), minlength=len(x_s))
+    return _values(counts / width_s)
+
+
+def _no_requests(requests: Requests) -> str | None:
+    return None if len(requests) else "no request was recorded"
+
+
+def _values(column: Floats) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(value) else float(value) for value in column)
+
+
+def _chart(
+    key: str,
+    title: str,
+    unit: str,
+    note: str,
+    x_s: Floats,
+    lines: tuple[Line, ...],
+    absent: str | None,
+    *,
+    log: bool = False,
+) -> Chart:
+    if absent:
+        return Chart(key, title, unit, note, log, (), (), absent)
+    return Chart(key, title, unit, note, log, tuple(float(value) for value in x_s), lines, None)
