@@ -69,6 +69,8 @@ class Claim:
     """Per block: the generation it had when the request was given it."""
     sums: Sequence[int]
     """Per block: the index-weighted tag sum of the tokens that the request has computed (mod 2**64)."""
+    tokens: int
+    """How many tokens that is; the last block may be part full, and what lies behind them is nobody's claim."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,9 @@ class TagPlane:
         claimed = [claim.generations[:n] for claim, n in zip(reads, counts, strict=True)]
         generations = np.concatenate([np.asarray(one, np.int64) for one in claimed])
         given_away = self._generations[blocks] != generations
-        other = self._sums[blocks] != sums
+        found = self._sums[blocks]
+        self._cut_tails(found, blocks, reads, counts)
+        other = found != sums
         if not (given_away.any() or other.any()):
             return ()
         rows = np.repeat(np.arange(len(reads)), counts)
@@ -72,6 +74,15 @@ class TagPlane:
             )
             for at in np.flatnonzero(given_away | other).tolist()
         )
+
+    def _cut_tails(self, found: Words, blocks: Ints, reads: Sequence[Claim], counts: Sequence[int]) -> None:
+        """Sum only the claimed slots of part-full last blocks: a failed launch may have stamped those behind them."""
+        used = np.asarray([claim.tokens for claim in reads], np.int64) % self.block_tokens
+        lasts = (np.cumsum(counts) - 1)[used > 0]
+        slots = np.arange(self.block_tokens)
+        tags = self._tags.reshape(self._blocks, self.block_tokens)[blocks[lasts]]
+        weighted = np.where(slots < used[used > 0][:, None], tags * self._weights, np.uint64(0))
+        found[lasts] = weighted.sum(axis=1, dtype=np.uint64)
 
     def stamp(self, work: Work) -> None:
         """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""

@@ -71,8 +71,13 @@ def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
         sampling=tuple(row.request.submit.sampling if row.samples else None for row in rows),
         lineages=tuple(row.request.line.lineage for row in rows),
     )
-    reads = tuple(Claim(row.request.id, row.request.generations, row.request.line.sums) for row in rows)
+    reads = tuple(_claim(row.request) for row in rows)
     return Bound(work, reads, writes)
+
+
+def _claim(request: Request) -> Claim:
+    """What the request's own tokens say its KV holds."""
+    return Claim(request.id, request.generations, request.line.sums, request.line.tokens)
 
 
 def _slots(

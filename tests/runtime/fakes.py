@@ -59,11 +59,11 @@ class ManualDevice:
         self._reads = reads
         return ticket
 
-    def complete(self, error: Exception | None = None) -> None:
-        """Do the work of the launch in flight and report it."""
+    def complete(self, error: Exception | None = None, after_the_work: bool = False) -> None:
+        """Do the work of the launch in flight and report it; with `error` nothing was done, or all of it in vain."""
         ticket = self.launched[-1]
         assert not ticket.done, "nothing is in flight"
-        if error is None:
+        if error is None or after_the_work:
             ticket.result = self._compute(ticket.work)
         ticket.error = error
         ticket.done_ns = self._env.clock.now_ns()

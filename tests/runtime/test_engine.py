@@ -166,6 +166,17 @@ def test_failed_launch_is_repeated_once_and_the_tokens_are_the_same(at_launch):
     assert bench.env.marks.total["engine.step_failed"] == 0
 
 
+def test_launch_that_did_its_work_and_then_failed_is_repeated_without_a_false_alarm_of_tags():
+    bench = Bench()
+    name = bench.submit(range(5))
+    bench.turn()
+    bench.engine.step()
+    bench.device.complete(LaunchError("reported after the work was done"), after_the_work=True)
+    bench.run()
+    assert bench.sink.tokens[name] == expected_tokens(range(5), 4)
+    assert bench.env.marks.total["kv.tag_breach"] == 0
+
+
 def test_launch_that_fails_twice_fails_its_batch_and_only_its_batch():
     bench = Bench(limits=Limits(token_budget=16, seqs_max=2, waiting_max=8))
     hit = [bench.submit([i] * 3) for i in range(2)]

@@ -38,7 +38,7 @@ def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, TagLine, lis
 
 def look(plane: TagPlane, line: TagLine, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
     next_up = work([1], line.tokens, [*table, 63], line.lineage)
-    return [(breach.index, breach.what) for breach in plane.verify(next_up, [Claim("a", generations, line.sums)])]
+    return [(breach.index, breach.what) for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])]
 
 
 @given(prompts, st.lists(st.integers(1, 5)))
@@ -102,6 +102,12 @@ def test_stamping_twice_is_stamping_once():
     plane, line, generations = written(list(range(6)), [0, 1])
     plane.stamp(work(list(range(6)), 0, [0, 1], 0))
     assert look(plane, line, [0, 1], generations) == []
+
+
+def test_tags_of_a_failed_launch_behind_the_claim_are_not_held_against_its_request():
+    plane, line, generations = written([1, 2], [0])
+    plane.stamp(work([9, 9], 2, [0], line.lineage))
+    assert look(plane, line, [0], generations) == []
 
 
 def test_writes_to_the_dummy_block_leave_no_tag():
