@@ -59,7 +59,7 @@ def findings(error: ValidationError, raw: object, keys: Mapping[int, tuple[str, 
     """Every error as a finding; `keys` holds the keys of each raw table by its id (see `words.KEYS`)."""
     found = [_finding(one, raw, keys) for one in error.errors(include_url=False)]
     slips = {each.instead for each in found if each is not None and each.instead}
-    return [each for each in found if each is not None and not (each.path in slips and each.on_key and not each.instead)]
+    return [each for each in found if each is not None and (each.instead or each.path not in slips)]
 
 
 def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Finding | None:
@@ -68,6 +68,8 @@ def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Fi
     match kind:
         case "default_factory_not_called":
             return None  # follows from another error of the same table
+        case "too_short" if _at(raw, path):
+            return None  # only sound elements were counted; the others have errors of their own
         case "missing":
             example = _EXAMPLES.get(str(path[-1]), "")
             return Finding(path, "this key is required", f"add {example}" if example else "", on_key=True)
@@ -106,15 +108,18 @@ def _path(loc: tuple[str | int, ...], raw: object, kind: str) -> Path:
     return tuple(path)
 
 
+def _at(raw: Any, path: Path) -> object:
+    for step in path:
+        raw = raw[step]
+    return raw
+
+
 def _unknown_key(path: Path, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Finding:
-    table: Any = raw
-    for step in path[:-1]:
-        table = table[step]
-    known = keys.get(id(table), ())
+    known = keys.get(id(_at(raw, path[:-1])), ())
     close = difflib.get_close_matches(str(path[-1]), known, 1, 0.6)
     if close:
         return Finding(
-            path, f'unknown key "{path[-1]}"', f'did you mean "{close[0]}"?', on_key=True, instead=(*path[:-1], close[0])
+            path, f'unknown key "{path[-1]}"', f'did you mean "{close[0]}"?', (), True, instead=(*path[:-1], close[0])
         )
     return Finding(path, f'unknown key "{path[-1]}"', f"known: {', '.join(known)}", on_key=True)
 

@@ -104,7 +104,8 @@ def _value(text: str, name: str, unit: Unit) -> float:
             case Unit.COUNT_PER_HOUR:
                 return _per(text, "/h")
     except Refused as refused:
-        raise Refused(f"{name}: {refused.rule}", refused.remedy or f"write {_EXAMPLES[unit]}") from None
+        remedy = f"write it such as {_EXAMPLES[unit]}" if unit is Unit.BYTES_PER_HOUR else refused.remedy
+        raise Refused(f"{name}: {refused.rule}", remedy or f"write it such as {_EXAMPLES[unit]}") from None
     except ValueError:
         pass
     raise Refused(f'{name} cannot be compared with "{text}"', f"write it such as {_EXAMPLES[unit]}")

@@ -114,7 +114,8 @@ def _parse_lognormal(table: dict[str, object]) -> Lognormal:
     for key in table:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
-            raise Refused(f'a law has no key "{key}"', f'did you mean "{close[0]}"?' if close else "it has lognormal, max")
+            remedy = f'did you mean "{close[0]}"?' if close else "it has lognormal and max"
+            raise Refused(f'a law has no key "{key}"', remedy)
     if "max" not in table:
         raise Refused("a lognormal law needs an end", "add max = the most tokens the model can take")
     match table.get("lognormal"):
@@ -123,7 +124,8 @@ def _parse_lognormal(table: dict[str, object]) -> Lognormal:
             if most <= median:
                 raise Refused("max lies above the median", f"write max = {round(4 * median)}")
             return Lognormal(float(median), float(sigma), most)
-    raise Refused("lognormal is [median of at least 1 token, sigma above 0 and up to 5]", "write lognormal = [300, 0.8]")
+    rule = "lognormal is [median of at least 1 token, sigma above 0 and up to 5]"
+    raise Refused(rule, "write lognormal = [300, 0.8]")
 
 
 def _tokens(value: object) -> int:

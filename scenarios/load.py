@@ -78,7 +78,9 @@ class Load(Words):
         default_factory=lambda data: _law_default(data, PROBE_PROMPT, None, Uniform(20, 400))
     )
     """A number, [low, high] or a law; with a trace, [low, high] clamps what the trace says."""
-    output_tokens: Tokens | None = Field(default_factory=lambda data: _law_default(data, PROBE_OUTPUT, None, Uniform(4, 64)))
+    output_tokens: Tokens | None = Field(
+        default_factory=lambda data: _law_default(data, PROBE_OUTPUT, None, Uniform(4, 64))
+    )
     """A number, [low, high] or a law; with a trace, [low, high] clamps what the trace says."""
     shared_prefix: Share = 0.0
     """Share of requests whose first half is one of a few prefixes common to the load."""

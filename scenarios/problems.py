@@ -41,8 +41,8 @@ class Problem:
     def render(self) -> str:
         """Headline, the line of the file, and the caret with the remedy."""
         headline = f"{self.place}  {self.key}: {self.rule}" if self.key else f"{self.place}  {self.rule}"
-        if not self.line:
-            return headline + (f"\n  {self.remedy}" if self.remedy else "")
+        if not self.source:
+            return headline + (f"\n      {self.remedy}" if self.remedy else "")
         gutter = max(5, len(str(self.line)) + 1)
         shown, start, width = _window(printable(self.source), self.col - 1, max(1, self.width), WIDTH_MAX - gutter - 3)
         caret = " " * start + "^" * width
@@ -51,8 +51,10 @@ class Problem:
         )
 
     def brief(self) -> str:
+        """The same in one line."""
         given = f" {self.given}" if self.given else ""
-        return f"{self.line}:{self.col} {self.key}{given} ({self.remedy or self.rule})"
+        line = f"  {self.line}:{self.col} {self.key}{given} ({self.remedy or self.rule})"
+        return line if len(line) <= WIDTH_MAX else line[: WIDTH_MAX - 1] + "…"
 
 
 class ScenarioProblems(Exception):
@@ -68,7 +70,7 @@ class ScenarioProblems(Exception):
         full, rest = self.problems[:FULL_MAX], self.problems[FULL_MAX:]
         blocks = [problem.render() for problem in full]
         if rest:
-            blocks.append(f"{len(rest)} more: " + " · ".join(problem.brief() for problem in rest))
+            blocks += [f"{len(rest)} more:", *(problem.brief() for problem in rest)]
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         return "\n".join([*blocks, f"{count}; nothing was started"])
 
@@ -86,13 +88,12 @@ class Source:
         known = at
         while known and known not in self.spots:
             known = known[:-1]
-        key = show_path(at)
-        if known not in self.spots:
-            return self._problem(Span(0, 0), key, "", rule, remedy)
+        if known not in self.spots:  # a key of the top level that is not there
+            return Problem(self.path, 1, 1, show_path(at), "", printable(rule), printable(remedy))
         spot = self.spots[known]
-        missing = known != at
-        span = spot.key if on_key or missing else spot.value
-        return self._problem(span, key, "" if missing else self.shown(span), rule, remedy)
+        on_key = on_key or known != at
+        given = "" if on_key else self.shown(spot.value)
+        return self._problem(spot.key if on_key else spot.value, show_path(at), given, rule, remedy)
 
     def syntax_problem(self, line: int, col: int, rule: str, remedy: str) -> Problem:
         lines = self.text.split("\n")
@@ -113,8 +114,8 @@ class Source:
         begin = self.text.rfind("\n", 0, span.start) + 1
         end = self.text.find("\n", begin)
         source = self.text[begin : end if end >= 0 else len(self.text)]
-        width = min(span.end, begin + len(source)) - span.start
-        return Problem(self.path, line, span.start - begin + 1, key, given, printable(rule), printable(remedy), source, width)
+        col, width = span.start - begin + 1, min(span.end, begin + len(source)) - span.start
+        return Problem(self.path, line, col, key, given, printable(rule), printable(remedy), source, width)
 
 
 def show_path(path: Path) -> str:

@@ -88,7 +88,7 @@ def parse_share(value: object) -> float:
     else:
         raise Refused('a share is a number from 0 to 1 or a percentage such as "5%"')
     if not 0 <= share <= 1:
-        hint = f'write "{share:g}%"' if 1 < share <= 100 and not isinstance(value, str) else ""
+        hint = f'for {share:g} % write "{share:g}%"' if 1 < share <= 100 and not isinstance(value, str) else ""
         raise Refused("a share lies from 0 to 1 (0% to 100%)", hint)
     return share
 

@@ -7,8 +7,17 @@ what TOML writes as "40m" is `2400.0` in Python and in `plan.json`. Times are se
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
-from pydantic import ValidationInfo, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.types import Strict
 
 from scenarios import laws, units
@@ -24,7 +33,12 @@ class Words(BaseModel):
     """Base of every table."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, serialize_by_alias=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
     )
 
     @model_validator(mode="before")
@@ -68,7 +82,13 @@ _SHARE_SCHEMA: Final = WithJsonSchema(
 _LAW_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
         {"type": "integer", "minimum": 1, "title": "always so many"},
-        {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2, "title": "[low, high]"},
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1},
+            "minItems": 2,
+            "maxItems": 2,
+            "title": "[low, high]",
+        },
         {
             "type": "object",
             "title": "lognormal",

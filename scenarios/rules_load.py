@@ -1,0 +1,98 @@
+"""Which keys go with which arrivals, and what makes a stream a probe."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from scenarios.complaints import Finding
+from scenarios.laws import Constant, Lognormal
+from scenarios.load import Load
+from scenarios.positions import Path
+
+# For each kind of arrivals the keys it needs and those it may have; what stands in neither is refused.
+_KEYS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "constant": (("rate",), ()),
+    "poisson": (("rate",), ()),
+    "ramp": (("rate", "period"), ()),
+    "burst": (("rate", "period"), ()),
+    "daily": (("rate", "period"), ()),
+    "trace": (("trace",), ()),
+    "closed": (("users",), ("rate",)),
+}
+_EXAMPLES: Final = {
+    "rate": 'rate = "2/s"',
+    "period": 'period = "10m"',
+    "trace": 'trace = { file = "azure_llm_2023_code.csv" }',
+    "users": "users = 8",
+}
+
+
+def broken_rules(load: Load, path: Path) -> Iterator[Finding]:
+    yield from _keys(load, path)
+    yield from _rate(load, path)
+    yield from _tokens(load, path)
+    shares = sum(cancel.share for cancel in load.cancel)
+    if shares > 1 + 1e-9:
+        yield Finding((*path, "cancel"), f"the shares add up to {shares:g}", "keep the sum at 1 or less")
+    if load.probe:
+        yield from _probe(load, path)
+
+
+def _keys(load: Load, path: Path) -> Iterator[Finding]:
+    needed, optional = _KEYS[load.arrivals]
+    about = ((*path, "arrivals"),)
+    for key, example in _EXAMPLES.items():
+        given = getattr(load, key) is not None
+        if key in needed and not given:
+            if key == "rate" and load.arrivals in ("ramp", "burst", "daily"):
+                example = 'rate = "1/s..6/s"'
+            yield Finding(
+                (*path, key), f'arrivals = "{load.arrivals}" needs {key}', f"add {example}", about=about, on_key=True
+            )
+        if given and key not in needed and key not in optional:
+            users = [name for name, (needs, may) in _KEYS.items() if key in needs or key in may]
+            cure = f"leave it out; it goes with {', '.join(users)}"
+            if key == "rate":
+                cure = "leave it out; trace.time_scale changes the speed"
+            yield Finding((*path, key), f'{key} means nothing with arrivals = "{load.arrivals}"', cure, about=about)
+
+
+def _rate(load: Load, path: Path) -> Iterator[Finding]:
+    ranged = isinstance(load.rate, tuple)
+    wants_range = load.arrivals in ("ramp", "burst", "daily")
+    if load.rate is None or load.arrivals == "trace" or ranged == wants_range:
+        return
+    about = ((*path, "arrivals"),)
+    if wants_range:
+        rule = f'arrivals = "{load.arrivals}" goes from a low to a high rate'
+        yield Finding((*path, "rate"), rule, f'write "0/s..{load.rate:g}/s"', about=about)
+    else:
+        rule = f'arrivals = "{load.arrivals}" has one rate'
+        yield Finding((*path, "rate"), rule, 'write "2/s", or use arrivals = "ramp", "burst" or "daily"', about=about)
+
+
+def _tokens(load: Load, path: Path) -> Iterator[Finding]:
+    if load.arrivals != "trace":
+        return
+    for key in ("prompt_tokens", "output_tokens"):
+        if isinstance(getattr(load, key), Constant | Lognormal):
+            yield Finding(
+                (*path, key),
+                "a trace says the tokens; here [low, high] clamps them",
+                "write [1, 1000]",
+                about=((*path, "arrivals"),),
+            )
+    if load.shared_prefix > 0:
+        rule, cure = "a trace brings its own shared prefixes", "leave shared_prefix out"
+        yield Finding((*path, "shared_prefix"), rule, cure, about=((*path, "arrivals"),))
+
+
+def _probe(load: Load, path: Path) -> Iterator[Finding]:
+    """A probe's latency is compared over hours, so nothing in it may change but the target."""
+    if load.arrivals != "constant":
+        yield Finding((*path, "arrivals"), "a probe stream has a constant rate", 'write arrivals = "constant"')
+    for key in ("prompt_tokens", "output_tokens"):
+        if load.arrivals != "trace" and not isinstance(getattr(load, key), Constant):
+            yield Finding((*path, key), "a probe stream has requests of one size", f"write {key} = 64")
+    for key, plain in (("cancel", ()), ("malformed", 0.0), ("shared_prefix", 0.0), ("stream", 1.0)):
+        if getattr(load, key) != plain:
+            yield Finding((*path, key), "all requests of a probe stream are alike", f"leave {key} out")
