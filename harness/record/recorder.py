@@ -87,8 +87,8 @@ class Recorder:
                 self._held.append(row)
         return identity
 
-    def absent(self, name: str, reason: str) -> None:
-        """A declared series turned out to have no sensor (or lost it): say why, for the judges' `needs`."""
+    def absent(self, name: str, reason: str | None) -> None:
+        """Say why a declared series has no sensor, for the judges' `needs`; None: it has one after all."""
         self._hold(Row("series.absent", (reason, name)))
 
     def sample(self, series: int, t_ns: int, value: float) -> None:

@@ -1,0 +1,1 @@
+"""Sense: what machine, processes and server look like from outside, once a second, with gaps and absences told."""

@@ -1,0 +1,108 @@
+"""Reads a server's /metrics and gives our own series names, for servers that speak like vLLM or like SGLang.
+
+Only the families that we use are parsed: a server has thousands of lines, and the parser is slow Python. Values are
+summed over labels (several engines or models behind one port).
+"""
+
+import http.client
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+BODY_BYTES_MAX = 8 << 20
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A series of ours: unit, kind, and the sample names it may have on that server (the first one present wins)."""
+
+    unit: str
+    kind: str
+    samples: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)  # only samples with these labels; {}: all
+
+
+# Names: vLLM's docs/design/metrics.md (gpu_cache_usage_perc is the old one); SGLang's production metrics page. SGLang
+# documents no counter of retractions, so it has no `server.preemptions`.
+PRESETS: dict[str, dict[str, Wanted]] = {
+    "vllm": {
+        "server.running": Wanted("requests", "gauge", ("vllm:num_requests_running",)),
+        "server.waiting": Wanted("requests", "gauge", ("vllm:num_requests_waiting",)),
+        "kv.usage": Wanted("share", "gauge", ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+        "server.prompt_tokens": Wanted("tokens", "counter", ("vllm:prompt_tokens_total",)),
+        "server.generation_tokens": Wanted("tokens", "counter", ("vllm:generation_tokens_total",)),
+        "server.preemptions": Wanted("requests", "counter", ("vllm:num_preemptions_total",)),
+        "kv.live_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "live"}),
+        "kv.cached_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
+        "kv.limbo_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
+        "kv.total_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",)),
+    },
+    "sglang": {
+        "server.running": Wanted("requests", "gauge", ("sglang:num_running_reqs",)),
+        "server.waiting": Wanted("requests", "gauge", ("sglang:num_queue_reqs",)),
+        "kv.usage": Wanted("share", "gauge", ("sglang:token_usage",)),
+        "server.prompt_tokens": Wanted("tokens", "counter", ("sglang:prompt_tokens_total",)),
+        "server.generation_tokens": Wanted("tokens", "counter", ("sglang:generation_tokens_total",)),
+    },
+}
+OURS = tuple(PRESETS["vllm"])  # every name there is; a preset without one says "absent"
+
+
+class ScrapeFailed(Exception):
+    """The page could not be had or read. The text is a class of failure, not a message full of addresses."""
+
+
+def read_metrics(text: str, preset: str) -> dict[str, float]:
+    """Our names and values on a page. A name that the page lacks is left out. Raises ScrapeFailed for a bad page."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    wanted = PRESETS[preset]
+    names = {name for want in wanted.values() for name in want.samples}
+    kept = "\n".join(row for row in text.splitlines() if _name(row) in names)
+    sums: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    try:
+        for family in text_string_to_metric_families(kept + "\n"):
+            for sample in family.samples:
+                sums.setdefault(sample.name, []).append((sample.labels, float(sample.value)))
+    except (ValueError, IndexError, KeyError) as error:
+        raise ScrapeFailed(f"not Prometheus text: {type(error).__name__}") from error
+    found: dict[str, float] = {}
+    for ours, want in wanted.items():
+        value = _sum(sums, want)
+        if value is not None and math.isfinite(value):
+            found[ours] = value
+    return found
+
+
+def fetch(url: str, timeout_s: float) -> str:
+    """The page. No proxy, no redirect, no retry: a slow page must not hold up the sampler."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", parts.path or "/", headers={"User-Agent": "seatrial/0.1 (metrics)"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise ScrapeFailed(f"HTTP {response.status}")
+        return response.read(BODY_BYTES_MAX).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise ScrapeFailed(type(error).__name__) from error
+    finally:
+        connection.close()
+
+
+def _name(row: str) -> str:
+    """The sample name that a line starts with; TYPE and HELP lines are left out, values need none."""
+    end = min((at for at in (row.find("{"), row.find(" ")) if at >= 0), default=len(row))
+    return row[:end]
+
+
+def _sum(sums: Mapping[str, list[tuple[Mapping[str, str], float]]], want: Wanted) -> float | None:
+    for name in want.samples:
+        values = [
+            value for labels, value in sums.get(name, ()) if all(labels.get(k) == v for k, v in want.labels.items())
+        ]
+        if values:
+            return sum(values)
+    return None

@@ -1,0 +1,283 @@
+"""Looks once a second at processes, machine and server, on one thread, and tells the recorder.
+
+    tick ---- 10 ms sleeps, each oversleep is a "hiccup" ---- tick ---- ...
+
+What can't be seen is said with its reason (`series.absent`), a late tick is an event (`sampler_gap`), and a clock
+that moved is one (`clock_step`). A look that was not taken is never a zero.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from harness.sense import host
+from harness.sense.clocks import ClockLook, read_clocks, steps
+from harness.sense.metrics import OURS, PRESETS, ScrapeFailed, fetch, read_metrics
+from harness.sense.proc import ProcessLook, look
+
+PERIOD_NS = 1_000_000_000
+CLOCK_EVERY_NS = 10_000_000_000
+SLEEP_S = 0.010
+GAP_PERIODS = 3  # a tick that is later than this left a hole in every series
+
+
+class Sink(Protocol):
+    """The part of the recorder that a sampler needs. Stamps are raw CLOCK_MONOTONIC."""
+
+    def series(
+        self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None = None
+    ) -> int: ...
+    def absent(self, name: str, reason: str | None) -> None: ...
+    def sample(self, series: int, t_ns: int, value: float) -> None: ...
+    def event(self, t_ns: int, proc: str, kind: str, value: float | None = None, detail: str | None = None) -> None: ...
+    def clock(self, t_ns: int, real_ns: int, boot_ns: int, proc: str, offset_ns: int, err_ns: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Senses:
+    """The outside world, replaceable in tests."""
+
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], None] = time.sleep
+    look: Callable[[int], ProcessLook | None] = look
+    fetch: Callable[[str, float], str] = fetch
+    clocks: Callable[[], ClockLook] = read_clocks
+    root: Path = Path("/")
+
+
+@dataclass
+class _Rate:
+    """A counter that is shown as its growth per time: the last value and when it was read."""
+
+    at_ns: int = 0
+    value_ns: int = 0
+    seen: bool = False
+
+    def step(self, now_ns: int, value_ns: int) -> float | None:
+        """Growth per elapsed time since the last call; None on the first."""
+        elapsed_ns = now_ns - self.at_ns
+        grown = (value_ns - self.value_ns) / elapsed_ns if self.seen and elapsed_ns > 0 else None
+        self.at_ns, self.value_ns, self.seen = now_ns, value_ns, True
+        return grown
+
+
+@dataclass
+class _Watched:
+    """A process under watch. `started` is filled by the first look."""
+
+    pid: int
+    started: int | None = None
+    cpu: _Rate = field(default_factory=_Rate)
+
+
+class Sampler:
+    """`tick` does one round and can be called by hand; `start` and `stop` run it on a thread of its own."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        run_directory: Path,
+        metrics_url: str | None = None,
+        metrics_preset: str = "vllm",
+        period_ns: int = PERIOD_NS,
+        senses: Senses | None = None,
+    ) -> None:
+        self._sink = sink
+        self._senses = senses or Senses()
+        self._period_ns = period_ns
+        self._directory = run_directory
+        self._url, self._preset = metrics_url, metrics_preset
+        self._processes: dict[str, _Watched] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_ns: int | None = None
+        self._clock: ClockLook | None = None
+        self._scrape_trouble: str | None = None  # why the last scrape failed
+        self._scraped = False  # one page was read, so what it lacks is known
+        self._missing: set[str] = set()  # series that were declared absent
+        self._steal, self._pressure = _Rate(), _Rate()
+        self._hiccup_ns = 0
+        self._crash: BaseException | None = None
+        if metrics_url is None:
+            for name in OURS:
+                self._lack(name, "", "gauge", "scrape", "the target has no metrics URL")
+
+    # -- what to look at -------------------------------------------------------------------------------------------
+
+    def watch(self, name: str, pid: int) -> None:
+        """Look at this process from now on, as `<name>.rss_anon` and so on; a new pid replaces the old one."""
+        with self._lock:
+            self._processes[name] = _Watched(pid)
+
+    def unwatch(self, name: str) -> None:
+        """Stop looking, before a process ends on purpose: else its end is told as an event."""
+        with self._lock:
+            self._processes.pop(name, None)
+
+    def absent(self, name: str, reason: str) -> None:
+        """Say that a process can't be looked at (a foreign target without pid), for every series it would have."""
+        for series, unit, kind in _PROCESS_SERIES:
+            self._lack(f"{name}.{series}", unit, kind, "proc", reason)
+
+    # -- one round -------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Look at everything once. Each sensor fails alone."""
+        now_ns = self._senses.clock_ns()
+        self._tell_gap(now_ns)
+        with self._lock:
+            watched = list(self._processes.items())
+        for name, process in watched:
+            self._look_at(name, process, now_ns)
+        self._look_at_host(now_ns)
+        if self._clock is None or now_ns - self._clock.mono_ns >= CLOCK_EVERY_NS:
+            self._look_at_clocks()
+        if self._url is not None:
+            self._scrape(self._url, now_ns)
+        self._last_ns = now_ns
+
+    def _tell_gap(self, now_ns: int) -> None:
+        if self._last_ns is not None and now_ns - self._last_ns > GAP_PERIODS * self._period_ns:
+            missed_s = (now_ns - self._last_ns) / 1e9
+            self._sink.event(now_ns, "harness", "sampler_gap", missed_s, f"no samples for {missed_s:.1f} s")
+
+    def _look_at(self, name: str, process: _Watched, now_ns: int) -> None:
+        seen = self._senses.look(process.pid)
+        if seen is None or (process.started is not None and seen.started != process.started):
+            with self._lock:
+                gone = self._processes.get(name) is process
+                if gone:
+                    del self._processes[name]
+            if gone:  # else someone replaced it meanwhile
+                self._sink.event(now_ns, name, "gone", float(process.pid), f"process {process.pid} is no more")
+            return
+        process.started = seen.started
+        cpu = process.cpu.step(now_ns, seen.cpu_ns)
+        values = {"rss_anon": seen.rss_anon_bytes, "rss_file": seen.rss_file_bytes, "rss_shmem": seen.rss_shmem_bytes,
+                  "swap": seen.swap_bytes, "fds": seen.fds, "threads": seen.threads, "cpu": cpu}  # fmt: skip
+        for series, unit, kind in _PROCESS_SERIES:
+            value = values[series]
+            if value is not None:
+                self._put(f"{name}.{series}", unit, kind, "proc", now_ns, float(value))
+            elif series == "fds" and f"{name}.fds" not in self._missing:
+                self._lack(f"{name}.fds", unit, kind, "proc", "descriptors of another user's process can't be counted")
+
+    def _look_at_host(self, now_ns: int) -> None:
+        root = self._senses.root
+        sensors: list[tuple[str, str, str, Callable[[], float | None]]] = [
+            ("host.steal", "share", "gauge", lambda: self._steal.step(now_ns, host.steal_ns(root))),
+            ("host.cpu_pressure", "share", "gauge", lambda: self._pressure.step(now_ns, host.cpu_pressure_ns(root))),
+            ("host.throttled_s", "s", "counter", lambda: host.throttled_ns(root) / 1e9),
+            ("host.disk_free", "bytes", "gauge", lambda: float(host.disk_free_bytes(self._directory))),
+            ("host.hiccup_ms", "ms", "gauge", partial(self._worst_hiccup_ms, now_ns)),
+        ]
+        for name, unit, kind, read in sensors:
+            if name in self._missing:
+                continue
+            try:
+                value = read()
+            except host.Absent as reason:
+                self._lack(name, unit, kind, "host", str(reason))
+                continue
+            if value is not None:
+                self._put(name, unit, kind, "host", now_ns, value)
+
+    def _worst_hiccup_ms(self, now_ns: int) -> float | None:
+        worst_ns, self._hiccup_ns = self._hiccup_ns, 0
+        return worst_ns / 1e6 if self._last_ns is not None else None
+
+    def _look_at_clocks(self) -> None:
+        earlier, later = self._clock, self._senses.clocks()
+        self._clock = later
+        self._sink.clock(later.mono_ns, later.real_ns, later.boot_ns, "harness", 0, later.err_ns)
+        for step in steps(earlier, later) if earlier is not None else []:
+            detail = f"{step.clock} moved by {step.by_ns / 1e9:+.3f} s against the monotonic clock"
+            self._sink.event(later.mono_ns, "harness", "clock_step", step.by_ns / 1e9, detail)
+
+    def _scrape(self, url: str, now_ns: int) -> None:
+        try:
+            found = read_metrics(self._senses.fetch(url, self._period_ns / 2e9), self._preset)
+        except ScrapeFailed as error:
+            self._tell_scrape(now_ns, str(error))
+            return
+        self._tell_scrape(now_ns, None)
+        for name, want in PRESETS[self._preset].items():
+            if name in found:
+                self._put(name, want.unit, want.kind, "scrape", now_ns, found[name])
+        for name in OURS:
+            if name not in found and not self._scraped:
+                self._lack(name, "", "gauge", "scrape", f"not on the target's metrics page (read as {self._preset})")
+        self._scraped = True
+
+    def _tell_scrape(self, now_ns: int, trouble: str | None) -> None:
+        """Only changes are events: a server that hangs for minutes must not fill the history with it."""
+        if trouble != self._scrape_trouble:
+            kind = "scrape_failed" if trouble else "scrape_back"
+            self._sink.event(now_ns, "harness", kind, None, trouble or self._scrape_trouble)
+        self._scrape_trouble = trouble
+
+    def _put(self, name: str, unit: str, kind: str, source: str, t_ns: int, value: float) -> None:
+        if name in self._missing:  # some servers show a metric only after its first event
+            self._missing.discard(name)
+            self._sink.absent(name, None)
+        self._sink.sample(self._sink.series(name, unit, kind, source, self._period_ns), t_ns, value)
+
+    def _lack(self, name: str, unit: str, kind: str, source: str, reason: str) -> None:
+        self._missing.add(name)
+        self._sink.series(name, unit, kind, source, self._period_ns, absent=reason)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        assert self._thread is None, "a sampler is started once"
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the current look; waits for it. A crash of the thread is raised here."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+            self._thread = None
+        if self._crash is not None:
+            raise self._crash
+
+    def _run(self) -> None:
+        next_ns = self._senses.clock_ns()
+        try:
+            while not self._stop.is_set():
+                self.tick()
+                # On a grid: a look that took long must not shift all later ones. A missed point is not made up for.
+                next_ns = max(next_ns + self._period_ns, self._senses.clock_ns())
+                self.rest_until(next_ns)
+        except BaseException as error:  # the judges must learn that sampling ended, so it is told and raised in stop()
+            self._crash = error
+            self._sink.event(
+                self._senses.clock_ns(), "harness", "sampler_crash", None, f"{type(error).__name__}: {error}"
+            )
+
+    def rest_until(self, until_ns: int) -> None:
+        """Sleep in short steps and keep the worst oversleep: what a waiting process suffers from this machine."""
+        clock_ns = self._senses.clock_ns
+        before_ns = clock_ns()
+        while before_ns < until_ns and not self._stop.is_set():
+            self._senses.sleep(SLEEP_S)
+            after_ns = clock_ns()
+            self._hiccup_ns = max(self._hiccup_ns, after_ns - before_ns - int(SLEEP_S * 1e9))
+            before_ns = after_ns
+
+
+_PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
+    ("rss_anon", "bytes", "gauge"),
+    ("rss_file", "bytes", "gauge"),
+    ("rss_shmem", "bytes", "gauge"),
+    ("swap", "bytes", "gauge"),
+    ("fds", "count", "gauge"),
+    ("threads", "count", "gauge"),
+    ("cpu", "cores", "gauge"),
+)

@@ -1,0 +1,101 @@
+"""/proc of a process and of the host, read from files that the test wrote."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.sense import host
+from harness.sense.proc import look
+
+STATUS = """Name:\tserver
+RssAnon:\t    2048 kB
+RssFile:\t     100 kB
+RssShmem:\t       4 kB
+VmSwap:\t      64 kB
+Threads:\t7
+"""
+
+
+def write_process(root: Path, pid: int, name: str = "server", state: str = "S", status: str = STATUS) -> None:
+    folder = root / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "fd" / "0").touch()
+    (folder / "fd" / "1").touch()
+    (folder / "status").write_text(status)
+    numbers = ["0"] * 50
+    numbers[0], numbers[11], numbers[12], numbers[17], numbers[19] = state, "150", "50", "7", "4242"
+    (folder / "stat").write_text(f"{pid} ({name}) " + " ".join(numbers))
+
+
+def test_memory_is_split_by_kind_and_counted_in_bytes(tmp_path: Path) -> None:
+    write_process(tmp_path, 10)
+    seen = look(10, tmp_path, ticks_per_s=100)
+    assert seen is not None
+    assert (seen.rss_anon_bytes, seen.rss_file_bytes, seen.rss_shmem_bytes, seen.swap_bytes) == (
+        2048 * 1024, 100 * 1024, 4 * 1024, 64 * 1024)  # fmt: skip
+    assert (seen.threads, seen.fds, seen.started) == (7, 2, 4242)
+    assert seen.cpu_ns == 2_000_000_000
+
+
+def test_a_name_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_path: Path) -> None:
+    write_process(tmp_path, 10, name="tmux: server) S (x")
+    seen = look(10, tmp_path, ticks_per_s=100)
+    assert seen is not None
+    assert (seen.threads, seen.started) == (7, 4242)
+
+
+def test_a_process_that_is_gone_is_none_and_so_is_a_zombie(tmp_path: Path) -> None:
+    write_process(tmp_path, 11, state="Z", status="Name:\tserver\n")
+    assert look(10, tmp_path) is None
+    assert look(11, tmp_path) is None
+
+
+def test_our_own_process_has_memory_threads_and_descriptors() -> None:
+    seen = look(os.getpid())
+    assert seen is not None
+    assert seen.rss_anon_bytes > 1 << 20
+    assert seen.threads >= 1
+    assert seen.fds is not None
+    assert seen.fds >= 3
+
+
+def test_steal_is_the_eighth_number_of_the_cpu_line(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text("cpu  9 0 3 100 5 0 7 250 0 0\ncpu0 1 2 3\n")
+    assert host.steal_ns(tmp_path, ticks_per_s=100) == 2_500_000_000
+
+
+def test_pressure_is_the_total_of_the_line_some(tmp_path: Path) -> None:
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/pressure/cpu").write_text(
+        "some avg10=0.00 avg60=0.00 avg300=0.18 total=7375\nfull avg10=0 total=1\n"
+    )
+    assert host.cpu_pressure_ns(tmp_path) == 7_375_000
+
+
+def test_a_kernel_without_pressure_information_is_absent_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(host.Absent, match="proc/pressure/cpu: No such file"):
+        host.cpu_pressure_ns(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "path", "text"),
+    [
+        ("0::/job", "sys/fs/cgroup/job/cpu.stat", "usage_usec 5\nthrottled_usec 1500\n"),
+        ("4:cpu,cpuacct:/job", "sys/fs/cgroup/cpu/job/cpu.stat", "nr_periods 3\nthrottled_time 1500000\n"),
+    ],
+)
+def test_throttling_is_found_under_both_cgroup_versions(tmp_path: Path, cgroup: str, path: str, text: str) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(cgroup + "\n")
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(text)
+    assert host.throttled_ns(tmp_path) == 1_500_000
+
+
+def test_no_throttling_counter_is_absent_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+    with pytest.raises(host.Absent, match="no CPU quota is set"):
+        host.throttled_ns(tmp_path)
