@@ -171,7 +171,8 @@ def _refuse_what_is_not_built(reader: _Reader, architecture: str) -> None:
     if raw.get("partial_rotary_factor", 1) not in (None, 1):
         reader.refuse(f"partial_rotary_factor is {raw['partial_rotary_factor']!r}; only whole heads are rotated")
     layer_types = raw.get("layer_types")
-    odd = sorted({str(kind) for kind in layer_types if kind != "full_attention"}) if _is_list(layer_types) else []
+    kinds = {str(kind) for kind in layer_types} if isinstance(layer_types, list) else set()
+    odd = sorted(kinds - {"full_attention"})
     if odd:
         reader.refuse(f"layer_types has {', '.join(odd)}; only full_attention is built")
     if raw.get("use_sliding_window") and raw.get("sliding_window") is not None and not odd:
@@ -222,7 +223,3 @@ def _tokens(reader: _Reader, key: str) -> tuple[int, ...]:
         reader.refuse(f"{key} is {value!r}; it must be a token id or a list of them")
         return ()
     return tuple(listed)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)

@@ -17,7 +17,7 @@ def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is.
     """
     tokens, count, width = heads.shape
-    swapped = heads.unflatten(2, (2, width // 2)).flip(2).view(tokens, count, width)
+    swapped = heads.view(tokens, count, 2, width // 2).flip(2).view(tokens, count, width)
     return (heads * cosine).addcmul_(swapped, sine)
 
 

@@ -1,0 +1,164 @@
+"""The CPU device: one worker thread that runs launches in order.
+
+    engine thread   launch(work) --> queue --> returns a ticket at once
+    worker thread   verify tags -> model -> stamp tags -> ticket done -> ledger.complete(ticket)
+
+The engine never waits on this thread, so a launch that hangs can't blind its watchdog. Each ticket is finished exactly
+once, by whoever took it from the queue: the worker, or `close`.
+"""
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from faults import Effect, Point
+from faults.actions import carry_out
+from runtime.core.env import Env
+from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
+from runtime.core.ports import Ticket
+from runtime.core.work import Breach, Claim, Sampled, StepResult, Work
+from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, phase_of
+
+_FAREWELL_S = 0.5
+
+
+class StepModel(Protocol):
+    """What a device runs. Called from one thread, one work at a time."""
+
+    def run(self, work: Work) -> tuple[Sampled | None, ...]:
+        """Compute and sample; K and V of its tokens are written afterwards. May be repeated with the same work."""
+        ...
+
+
+class Tags(Protocol):
+    """The part of the tag plane that a device uses (runtime.memory.tags.TagPlane)."""
+
+    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
+        """Blocks that do not hold what their readers claim."""
+        ...
+
+    def stamp(self, work: Work) -> None:
+        """Write this launch's tags through its own slots."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    ticket: Ticket
+    reads: Sequence[Claim]
+    effect: Effect | None
+    """Of a fault placed before the launch: waited for by the worker, since `launch` must not wait."""
+
+
+class CpuDevice:
+    """Implements `runtime.core.ports.Device` with the models in `models`, by `Work.model_key`.
+
+    `threads` is torch's intra-op number for the whole process; None leaves it as it is.
+    """
+
+    def __init__(self, models: Mapping[str, StepModel], plane: Tags, env: Env, *, threads: int | None = None) -> None:
+        self._models: Mapping[str, StepModel] = dict(models)
+        self._plane = plane
+        self._env = env
+        self._threads = threads
+        self._seq = 0
+        self._queue: queue.SimpleQueue[_Launch | None] = queue.SimpleQueue()
+        self._closed = False
+        self._lost: DeviceLost | None = None
+        self._door = threading.Lock()
+        self._worker = threading.Thread(target=self._serve, name="cpu-device", daemon=True)
+        self._worker.start()
+
+    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+        """Queue one step and return at once. Raises LaunchError or DeviceLost when nothing will run."""
+        if self._lost is not None:
+            raise DeviceLost(str(self._lost))
+        if work.model_key not in self._models:
+            known = ", ".join(repr(key) for key in self._models)
+            raise LaunchError(f"no model {work.model_key!r} on this device; it has {known}")
+        effect = self._cross(DEVICE_LAUNCH, work, "before")
+        with self._door:
+            if self._closed:
+                raise LaunchError("the device is closed")
+            self._seq += 1
+            ticket = Ticket(seq=self._seq, work=work, launched_ns=self._env.clock.now_ns())
+            self._queue.put(_Launch(ticket, reads, effect))
+        return ticket
+
+    def close(self) -> None:
+        """Refuse launches from now on and fail those still queued. One that hangs is left to its daemon thread."""
+        with self._door:
+            if self._closed:
+                return
+            self._closed = True
+            left: list[_Launch] = []
+            while not self._queue.empty():
+                waiting = self._queue.get()
+                if waiting is not None:
+                    left.append(waiting)
+            self._queue.put(None)
+        for launch in left:
+            self._finish(launch.ticket, None, LaunchError("the device was closed before this launch began"))
+        self._worker.join(_FAREWELL_S)
+
+    def _serve(self) -> None:
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+        while (launch := self._queue.get()) is not None:
+            self._run(launch)
+            del launch  # while idle, keep no request's work alive
+
+    def _run(self, launch: _Launch) -> None:
+        ticket = launch.ticket
+        result: StepResult | None = None
+        error: RuntimeFailure | None = None
+        try:
+            result = self._step(launch)
+        except RuntimeFailure as failure:
+            error = failure
+        except Exception as failure:
+            error = LaunchError(f"step {ticket.work.step}: {type(failure).__name__}: {failure}")
+            error.__cause__ = failure
+        if isinstance(error, DeviceLost):
+            self._lost = error
+        held = self._cross(DEVICE_COMPLETE, ticket.work, "before")
+        if held is None:
+            self._finish(ticket, result, error)
+        else:
+            # The work is done and only the news of it is lost: the worker goes on, another thread keeps the news.
+            arguments = (held, ticket, result, error)
+            threading.Thread(target=self._finish_later, args=arguments, name="cpu-device-news", daemon=True).start()
+
+    def _step(self, launch: _Launch) -> StepResult:
+        work = launch.ticket.work
+        carry_out(launch.effect)
+        breaches = self._plane.verify(work, launch.reads)
+        carry_out(self._cross(DEVICE_LAUNCH, work, "in_flight"))
+        if self._closed:
+            raise LaunchError("the device was closed while this launch was held up")
+        sampled = self._models[work.model_key].run(work)
+        self._plane.stamp(work)
+        carry_out(self._cross(DEVICE_LAUNCH, work, "after"))
+        return StepResult(sampled, breaches)
+
+    def _cross(self, point: Point, work: Work, place: str) -> Effect | None:
+        faults = self._env.faults
+        if not faults.armed:
+            return None
+        return faults.fire(
+            point, place=place, step=work.step, request=work.request_ids[0] if work.rows else None, phase=phase_of(work)
+        )
+
+    def _finish_later(self, held: Effect, ticket: Ticket, result: StepResult | None, error: Exception | None) -> None:
+        held.wait()
+        self._finish(ticket, result, error)
+
+    def _finish(self, ticket: Ticket, result: StepResult | None, error: Exception | None) -> None:
+        assert not ticket.done, f"launch {ticket.seq} is finished twice"
+        ticket.result, ticket.error = result, error
+        ticket.done_ns = self._env.clock.now_ns()
+        self._env.ledger.complete(ticket)
