@@ -1,0 +1,147 @@
+r"""Trends over whole load periods.
+
+    value   |  /\    /\    /\    /\        one sample a second is one long correlated wiggle: a line through samples
+            | /  \/\/  \/\/  \/\/  \       calls 30-40 % of clean runs a leak (simulated)
+            |-----|-----|-----|-----|      a block is one whole period of the load: its mean has no phase left in it
+               b0    b1    b2    b3        a line through block values, with a t interval, is wrong about 1-2 %
+
+Fault windows and quiesces are cut out of the samples; a block that keeps less than half of its time does not count.
+Under 8 blocks nothing is judged.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions import stats
+from assertions.brief import Brief
+from assertions.case import Case, Missing
+from assertions.history import Floats, Samples
+from assertions.verdict import State
+from assertions.windows import NS, inside
+from assertions.wording import duration
+
+BLOCKS_MIN = 8
+BLOCK_DEFAULT_S = 300.0  # for loads without a period: long beside the correlation of a server's seconds
+COVERAGE_MIN = 0.5
+HOUR_NS = 3600 * NS
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Block values in the order of time; `hours` is the mean time of what was kept in each block."""
+
+    hours: Floats
+    values: Floats
+    starts_ns: Floats
+    width_s: float
+    left_out: int
+
+    @property
+    def span_hours(self) -> float:
+        """From the first block's middle to the last one's, and one block more: what the growth is told over."""
+        return float(self.hours[-1] - self.hours[0]) + self.width_s / 3600
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Change per hour with its interval (one-sided 1 % at each end)."""
+
+    per_hour: float
+    low: float
+    high: float
+    theil_sen: float
+    smallest_visible: float
+    residual_sd: float
+    blocks: int
+
+    def against(self, op: str, budget: float) -> State:
+        """FAIL when even the friendlier end breaks the budget, PASS when even the worse end keeps it."""
+        low, high = (self.low, self.high) if op in ("<", "<=") else (-self.high, -self.low)
+        budget = budget if op in ("<", "<=") else -budget
+        strict = op in ("<", ">")
+        if low > budget or (strict and low == budget and low == high and budget != 0):
+            return State.FAIL
+        # A series that never moved keeps any budget, a budget of 0 too.
+        return State.PASS if high < budget or (high == budget and (not strict or low == high == 0)) else State.UNKNOWN
+
+
+def trend(blocks: Blocks) -> Trend:
+    fit = stats.line(blocks.hours, blocks.values)
+    visible = stats.smallest_visible(blocks.hours, fit.residual_sd)
+    slope = stats.theil_sen(blocks.hours, blocks.values)
+    return Trend(fit.slope, fit.low, fit.high, slope, visible, fit.residual_sd, fit.points)
+
+
+def block_width_s(brief: Brief) -> float:
+    """One whole period of all loads together (their least common multiple, in whole seconds)."""
+    periods = [round(load.period_s) for load in brief.loads if load.period_s]
+    if periods:
+        return float(math.lcm(*(max(1, period) for period in periods)))
+    return brief.quiesce_every_s or BLOCK_DEFAULT_S
+
+
+def too_few_periods(brief: Brief) -> Missing | None:
+    """The price of a trend: at least 8 whole periods of trial."""
+    width_s, trial_s = block_width_s(brief), brief.trial_s
+    if trial_s is None:
+        return Missing("the trial is given in completed work, so its periods cannot be counted", 'give trial = "8h"')
+    periods = sum(int((p.planned_s or 0) // width_s) for p in brief.phases if p.name == "trial")
+    if periods >= BLOCKS_MIN:
+        return None
+    more = duration((BLOCKS_MIN - periods) * width_s - (trial_s % width_s if trial_s > width_s else 0))
+    return Missing(f"{BLOCKS_MIN} periods needed, {periods} planned", f"add {more}")
+
+
+def cut(case: Case, value_of: Callable[[float, float], tuple[float, float, float] | None]) -> Blocks:
+    """Blocks of the trial. `value_of(start, end)` gives (hours, value, coverage) of one, or None."""
+    width_s = block_width_s(case.brief)
+    width_ns = width_s * NS
+    kept, starts, left_out = [], [], 0
+    for start_ns, end_ns in case.spans("trial"):
+        # A phase ends when its last second has been drawn, a hair before the plan: do not lose a block to that.
+        for number in range(int((end_ns - start_ns) / width_ns + 0.01)):
+            block_ns = start_ns + number * width_ns
+            found = value_of(block_ns, block_ns + width_ns)
+            if found is None or found[2] < COVERAGE_MIN:
+                left_out += 1
+                continue
+            kept.append(found[:2])
+            starts.append(block_ns)
+    table = np.array(kept, dtype=np.float64).reshape(-1, 2)
+    return Blocks(table[:, 0], table[:, 1], np.array(starts), width_s, left_out)
+
+
+def quiet(case: Case, t_ns: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Moments outside fault windows and quiesces."""
+    spans: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in case.windows]
+    return ~inside(t_ns, spans + case.spans("quiesce"))
+
+
+def cut_series(case: Case, series: Samples, lowest: bool = False) -> Blocks:
+    """Block means of a sampled series (or minima: what is left when the load takes a breath)."""
+    keep = quiet(case, series.t_ns)
+    t_ns, values = series.t_ns[keep], series.value[keep]
+    period_ns = series.period_ns or (float(np.median(np.diff(series.t_ns))) if len(series.t_ns) > 1 else NS)
+
+    def value_of(start_ns: float, end_ns: float) -> tuple[float, float, float] | None:
+        first, last = np.searchsorted(t_ns, (start_ns, end_ns))
+        if last <= first:
+            return None
+        block = values[first:last]
+        value = float(block.min() if lowest else block.mean())
+        coverage = (last - first) * period_ns / (end_ns - start_ns)
+        return float(t_ns[first:last].mean()) / HOUR_NS, value, coverage
+
+    return cut(case, value_of)
+
+
+def risen_since(blocks: Blocks) -> int:
+    """The start (ns) of the first block from which on no value comes back to the mean of those before it."""
+    values = blocks.values
+    for number in range(1, len(values)):
+        if (values[number:] > values[:number].mean()).all():
+            return int(blocks.starts_ns[number])
+    return int(blocks.starts_ns[-1])

@@ -1,0 +1,204 @@
+"""What the judges are told about a run beside its history: the typed part of plan.json that they need.
+
+Durations are seconds, rates per second, as plan.json writes them. Names follow scenario.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assertions.verdict import Level, RunIdentity
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    name: str
+    n: int
+    planned_s: float | None  # None: given in completed work, not in time
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What a fault is allowed to do (`outcomes` to `victims`) and must do (`marks`, recover in time)."""
+
+    outcomes: frozenset[str] = frozenset({"ok"})
+    victims: str = "hit"  # hit | scope | all
+    marks: tuple[str, ...] = ()
+    recover_s: float | None = 30.0
+    recover_completed: int | None = None
+
+
+@dataclass(frozen=True)
+class PlannedFault:
+    id: str
+    n: int
+    do: str
+    point: str
+    action: str
+    symptom: str  # "mark:NAME", "outcome:WORD", "audit:leak", ...; "" when the action declares none
+    severity: str
+    scope: Mapping[str, str]
+    fired_min: int
+    expect: Expect
+    at_s: float | None = None
+    after: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}#{self.n}"
+
+    @property
+    def kills_server(self) -> bool:
+        """True when the server's death is this fault's own doing, so that `alive` must not count it."""
+        return self.severity == "fatal" or self.action in {"kill", "sigkill", "sigterm", "signal"}
+
+
+@dataclass(frozen=True)
+class PlannedLoad:
+    id: str
+    group: str | None = None
+    probe: bool = False
+    rate_mean: float | None = None
+    rate_max: float | None = None
+    arrivals_planned: int | None = None
+    period_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A user's own line: `that` is judged over requests of `load` or `group`, in `where`."""
+
+    that: str
+    load: str | None = None
+    group: str | None = None
+    where: str = "outside"  # outside | all | a fault's id
+    level: Level = Level.REQUIRED
+
+    @property
+    def name(self) -> str:
+        place = [text for text in (self.load, self.group) if text] + ([self.where] if self.where != "outside" else [])
+        return f"{self.that} [{', '.join(place)}]" if place else self.that
+
+
+@dataclass(frozen=True)
+class PlannedJudge:
+    """What the plan said about one judge before the run: `state` is planned or not_judged."""
+
+    name: str
+    level: Level
+    state: str
+    because: str | None = None
+    cure: str | None = None
+
+
+@dataclass(frozen=True)
+class Brief:
+    run: RunIdentity
+    drive: str
+    target_kind: str
+    capabilities: frozenset[str]
+    phases: tuple[PlannedPhase, ...] = ()
+    faults: tuple[PlannedFault, ...] = ()
+    loads: tuple[PlannedLoad, ...] = ()
+    checks: tuple[Check, ...] = ()
+    canary_planned: bool = True
+    canary_compared_min: float = 0.9
+    quiesce_every_s: float | None = None
+    trial_completed: int | None = None
+    judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
+
+    @property
+    def trial_s(self) -> float | None:
+        """Planned seconds under load between warm-up and recovery; None when the trial is given in work."""
+        parts = [phase.planned_s for phase in self.phases if phase.name == "trial"]
+        return None if not parts or None in parts else sum(part for part in parts if part is not None)
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Any]) -> "Brief":
+        """Read plan.json. A missing key is a KeyError that names it: the plan is ours, so that is our own mistake."""
+        scenario = plan["scenario"]
+        canary = scenario.get("canary", {})
+        phases = scenario.get("phases") or {}
+        return cls(
+            run=RunIdentity(
+                run_id=plan["run_id"],
+                seed=int(plan["seed"]),
+                commit=plan.get("commit"),
+                dirty=bool(plan.get("dirty", False)),
+                seatrial=plan.get("seatrial", "unknown"),
+                scenario=scenario["name"],
+                means=scenario.get("means", ""),
+                replay=plan.get("replay"),
+            ),
+            drive=scenario.get("drive", "live"),
+            target_kind=plan["target"]["kind"],
+            capabilities=frozenset(plan["target"].get("capabilities", ())),
+            phases=tuple(PlannedPhase(p["name"], int(p.get("n", 0)), p.get("planned_s")) for p in plan["phases"]),
+            faults=tuple(_fault(each) for each in plan.get("faults", ())),
+            loads=_loads(plan.get("load", ()), scenario.get("load") or ()),
+            checks=tuple(_check(each) for each in scenario.get("check") or ()),
+            canary_planned=canary is not None and bool(canary.get("every", 5.0)),
+            canary_compared_min=float((canary or {}).get("compared_min", 0.9)),
+            quiesce_every_s=(phases.get("quiesce") or {}).get("every"),
+            trial_completed=_completed(phases.get("trial")),
+            judges={
+                each["name"]: PlannedJudge(
+                    each["name"], Level(each["level"]), each["state"], each.get("because"), each.get("cure")
+                )
+                for each in plan.get("judges", ())
+            },
+        )
+
+
+def _fault(record: Mapping[str, Any]) -> PlannedFault:
+    expect = record.get("expect") or {}
+    return PlannedFault(
+        id=record["id"],
+        n=int(record.get("n", 0)),
+        do=record["do"],
+        point=record["point"],
+        action=record["action"],
+        symptom=record.get("symptom") or "",
+        severity=record.get("severity") or "recoverable",
+        scope={key: str(value) for key, value in (record.get("scope") or {}).items() if value is not None},
+        fired_min=int(record.get("fired_min", 1)),
+        expect=Expect(
+            outcomes=frozenset(expect.get("outcomes", ("ok",))),
+            victims=expect.get("victims", "hit"),
+            marks=tuple(expect.get("marks", ())),
+            recover_s=expect.get("recover_s"),
+            recover_completed=expect.get("recover_completed"),
+        ),
+        at_s=record.get("at_s"),
+        after=record.get("after"),
+    )
+
+
+def _loads(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedLoad, ...]:
+    words = {each["id"]: each for each in written}
+    return tuple(
+        PlannedLoad(
+            id=each["id"],
+            group=words.get(each["id"], {}).get("group"),
+            probe=bool(words.get(each["id"], {}).get("probe", False)),
+            rate_mean=each.get("rate_mean"),
+            rate_max=each.get("rate_max"),
+            arrivals_planned=each.get("arrivals_planned"),
+            period_s=each.get("period_s"),
+        )
+        for each in planned
+    )
+
+
+def _check(record: Mapping[str, Any]) -> Check:
+    return Check(
+        that=record["that"],
+        load=record.get("load"),
+        group=record.get("group"),
+        where=record.get("where") or "outside",
+        level=Level(record.get("level") or "required"),
+    )
+
+
+def _completed(trial: object) -> int | None:
+    return int(trial["completed"]) if isinstance(trial, Mapping) and trial.get("completed") else None

@@ -1,0 +1,103 @@
+"""Everything that a judge may look at: the history, the brief, and what several judges need worked out once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from assertions.brief import Brief
+from assertions.history import History, Mask
+from assertions.verdict import Evidence, Judged, Level
+from assertions.windows import Window, inside, touched, windows
+
+MEASURED = ("baseline", "trial", "recovery")
+SHOWN = 5  # pieces of evidence in a verdict; the rest is counted
+
+
+@dataclass(frozen=True)
+class Case:
+    history: History
+    brief: Brief
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        return windows(self.history, self.brief)
+
+    @property
+    def cut_short(self) -> str | None:
+        return self.history.cut_short
+
+    @cached_property
+    def touched(self) -> Mask:
+        """Requests that lived while some fault could show."""
+        return touched(self.history.requests, self.windows)
+
+    @cached_property
+    def measured(self) -> Mask:
+        """Requests of load and probes that were intended in baseline, trial or recovery: warm-up and drain are cut.
+
+        When no phase was recorded everything counts: a verdict on all is better than one on nothing.
+        """
+        requests = self.history.requests
+        ours = requests.kind.among("load", "probe", None)
+        spans = self.spans(*MEASURED)
+        return ours & inside(requests.intended_ns, spans) if self.history.phases else ours
+
+    def spans(self, *names: str) -> list[tuple[float, float]]:
+        """[start, end] of the phases of these names; one that never ended lasts to the end of the history."""
+        return [
+            (phase.start_ns, phase.end_ns if phase.end_ns is not None else self.history.end_ns)
+            for phase in self.history.phases
+            if phase.name in names
+        ]
+
+    @cached_property
+    def client_of(self) -> dict[str, str]:
+        """The server's own request id -> ours, from the server's ledger."""
+        return {row.server_id: row.request for row in self.history.served() if row.server_id and row.request}
+
+    def fault_before(self, t_ns: float) -> str | None:
+        """The last fault that had fired by then: a suspect, not a culprit."""
+        fired = [window for window in self.windows if window.first_ns <= t_ns]
+        return max(fired, key=lambda window: window.first_ns).name if fired else None
+
+    def window_at(self, t_ns: float) -> Window | None:
+        return next((window for window in self.windows if window.holds(t_ns)), None)
+
+    def completions_before(self, t_ns: float) -> int:
+        requests = self.history.requests
+        return int(np.count_nonzero(requests.ok & (requests.end_ns <= t_ns)))
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why a judge cannot decide, and what would let it."""
+
+    because: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One judge. `needs` looks at the plan (None: can decide); `decide` looks at what happened.
+
+    `timing` judges are void when the load generator broke its own promise. `asked` means the user wrote it as a check:
+    one that cannot be decided is refused before the run. `note` is what `plan` prints beside it.
+    """
+
+    name: str
+    decide: Callable[[Case], Judged]
+    needs: Callable[[Brief], Missing | None] = lambda brief: None
+    level: Level = Level.REQUIRED
+    timing: bool = False
+    asked: bool = False
+    note: Callable[[Brief], str | None] = field(default=lambda brief: None)
+
+
+def shown(evidence: list[Evidence], most: int = SHOWN) -> tuple[Evidence, ...]:
+    """The first few by time, and a line that counts the rest."""
+    ordered = sorted(evidence, key=lambda e: (e.t_ns is None, e.t_ns or 0, e.request or "", e.text))
+    if len(ordered) <= most:
+        return tuple(ordered)
+    return (*ordered[:most], Evidence(None, None, f"and {len(ordered) - most} more"))

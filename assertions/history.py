@@ -1,0 +1,419 @@
+"""Read access to run.sqlite: typed rows for small tables, NumPy columns for requests and samples.
+
+A run may have been killed at any moment. A table that is missing or empty is simply empty here; a request without a
+reply is `unfinished`; a dropped arrival has no sent time. Times are float64 nanoseconds since the run's start with NaN
+for "not seen": exact below 2**53 ns, which is 104 days.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assertions import schema
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+BATCH_ROWS = 20_000
+
+UNFINISHED, DROPPED = "unfinished", "dropped"
+CUT_SHORT = ("signal", "died", "abort")
+
+
+class Words:
+    """A column of few distinct texts over many rows, kept as small integers."""
+
+    def __init__(self, codes: NDArray[np.int32], words: tuple[str | None, ...]) -> None:
+        self.codes = codes
+        self.words: tuple[str | None, ...] = words
+
+    def __getitem__(self, row: int) -> str | None:
+        return self.words[int(self.codes[row])]
+
+    def among(self, *wanted: str | None) -> Mask:
+        """Rows whose text is one of `wanted`."""
+        codes = [code for code, word in enumerate(self.words) if word in wanted]
+        return np.isin(self.codes, codes)
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    n: int
+    start_ns: int
+    end_ns: int | None
+    ended_by: str | None
+
+
+@dataclass(frozen=True)
+class FaultRow:
+    id: str
+    n: int
+    arm_ns: int | None
+    first_ns: int | None
+    heal_ns: int | None
+    healed_by: str | None
+    fired: int  # the larger of the injector's own count and the fire rows that reached the disk
+    fired_min: int
+    state: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}#{self.n}"
+
+
+@dataclass(frozen=True)
+class Fire:
+    fault: str
+    n: int
+    t_ns: int
+    requests: tuple[str, ...]  # may be client ids or the server's own; empty when the crossing knew no request
+    group: str | None
+    evidence: str | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    t_ns: int
+    scope: str
+    name: str
+    kind: str
+    owner: str | None
+    value: float | None
+    expected: float | None
+    unit: str | None
+    history: str | None
+
+
+@dataclass(frozen=True)
+class Event:
+    t_ns: int
+    proc: str
+    kind: str
+    value: float | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Canary:
+    request: str
+    reference: str | None
+    compared: int
+    parted_at: int | None
+    margin: float | None
+    state: str | None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One sampled series, in the order of time. `absent` says why there was no sensor."""
+
+    name: str
+    t_ns: Floats
+    value: Floats
+    period_ns: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of one metric: `bucket` is the bucket's lower edge in ns, each row one bucket of one window."""
+
+    t_ns: Floats
+    width_ns: Floats
+    load: Words
+    bucket: Floats
+    n: Floats
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Every arrival with its reply, one row each, in the order of sending."""
+
+    id: list[str]
+    load: Words
+    kind: Words
+    group: Words
+    outcome: Words  # "unfinished" where no reply was recorded, "dropped" where nothing was sent
+    finish: Words
+    tokens_from: Words
+    cancel_at: Words
+    intended_ns: Floats
+    sent_ns: Floats
+    first_ns: Floats
+    last_ns: Floats
+    end_ns: Floats
+    http: Floats
+    output_tokens: Floats
+    output_tokens_max: Floats
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.id)}
+
+    @cached_property
+    def sent(self) -> Mask:
+        return ~np.isnan(self.sent_ns)
+
+    @cached_property
+    def ok(self) -> Mask:
+        return self.outcome.among("ok")
+
+    def start_of(self, row: int) -> int:
+        """When this request began to exist: sent, or else intended."""
+        value = self.sent_ns[row] if self.sent[row] else self.intended_ns[row]
+        return 0 if np.isnan(value) else int(value)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One row of the server's own ledger."""
+
+    request: str | None
+    server_id: str | None
+    end_ns: int | None
+    outcome: str | None
+    finish: str | None
+    tokens_out: int | None
+
+
+class History:
+    """One recorded run, opened read-only. Close it soon: a reader left open makes the writer's WAL grow."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Errors: FileNotFoundError when there is no such file, sqlite3.DatabaseError when it is not a history."""
+        file = Path(path)
+        if not file.is_file():
+            raise FileNotFoundError(f"no history at {file}: give the run.sqlite of a run directory")
+        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return cls(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @cached_property
+    def requests(self) -> Requests:
+        """Arrivals joined with the first reply of each; a second reply is `doubled_replies`' business."""
+        texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
+        numbers = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns", "http", "output_tokens", "output_max")
+        columns = self._columns(
+            """SELECT r.id, r.load, r.kind, r.grp,
+                 CASE WHEN r.sent_ns IS NULL THEN 'dropped' ELSE coalesce(p.outcome, 'unfinished') END,
+                 p.finish, p.tokens_from, r.cancel_at,
+                 r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.http, p.output_tokens,
+                 r.output_tokens_max
+               FROM request r LEFT JOIN reply p
+                 ON p.rowid = (SELECT min(rowid) FROM reply WHERE request = r.id)
+               ORDER BY coalesce(r.sent_ns, r.intended_ns), r.rowid""",
+            len(texts),
+            len(numbers),
+            needs=("request", "reply"),
+        )
+        ids, words, floats = columns
+        by_text, by_number = dict(zip(texts, words, strict=True)), dict(zip(numbers, floats, strict=True))
+        return Requests(
+            id=ids,
+            load=by_text["load"],
+            kind=by_text["kind"],
+            group=by_text["grp"],
+            outcome=by_text["outcome"],
+            finish=by_text["finish"],
+            tokens_from=by_text["tokens_from"],
+            cancel_at=by_text["cancel_at"],
+            intended_ns=by_number["intended_ns"],
+            sent_ns=by_number["sent_ns"],
+            first_ns=by_number["first_ns"],
+            last_ns=by_number["last_ns"],
+            end_ns=by_number["end_ns"],
+            http=by_number["http"],
+            output_tokens=by_number["output_tokens"],
+            output_tokens_max=by_number["output_max"],
+        )
+
+    @cached_property
+    def meta(self) -> dict[str, str]:
+        return {str(key): str(value) for key, value in self._rows("meta", "SELECT key, value FROM meta")}
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        rows = self._rows("phase", "SELECT name, n, start_ns, end_ns, ended_by FROM phase ORDER BY start_ns, rowid")
+        return tuple(Phase(str(a), int(b or 0), int(c or 0), d, e) for a, b, c, d, e in rows)
+
+    @cached_property
+    def faults(self) -> tuple[FaultRow, ...]:
+        counted: dict[tuple[str, int], int] = {}
+        for fire in self.fires:
+            counted[fire.fault, fire.n] = counted.get((fire.fault, fire.n), 0) + 1
+        rows = self._rows(
+            "fault",
+            "SELECT id, n, arm_ns, first_ns, heal_ns, healed_by, fired, fired_min, state FROM fault ORDER BY rowid",
+        )
+        latest = {(str(r[0]), int(r[1] or 0)): r for r in rows}  # a fault that changed state twice: the last row wins
+        return tuple(
+            FaultRow(i, n, r[2], r[3], r[4], r[5], max(int(r[6] or 0), counted.get((i, n), 0)), int(r[7] or 1), r[8])
+            for (i, n), r in latest.items()
+        )
+
+    @cached_property
+    def fires(self) -> tuple[Fire, ...]:
+        rows = self._rows("fire", "SELECT fault, n, t_ns, request, grp, evidence FROM fire ORDER BY t_ns, rowid")
+        return tuple(
+            Fire(
+                str(a),
+                int(b or 0),
+                int(c),
+                tuple(part for part in str(d or "").replace(" ", "").split(",") if part),
+                e,
+                f,
+            )
+            for a, b, c, d, e, f in rows
+        )
+
+    @cached_property
+    def audits(self) -> tuple[Audit, ...]:
+        rows = self._rows(
+            "audit",
+            "SELECT t_ns, scope, name, kind, owner, value, expected, unit, history FROM audit ORDER BY t_ns, rowid",
+        )
+        return tuple(Audit(int(r[0]), str(r[1]), str(r[2]), str(r[3]), *r[4:]) for r in rows)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        rows = self._rows("event", "SELECT t_ns, proc, kind, value, detail FROM event ORDER BY t_ns, rowid")
+        return tuple(Event(int(a or 0), str(b or ""), str(c), d, str(e or "")) for a, b, c, d, e in rows)
+
+    @cached_property
+    def canaries(self) -> tuple[Canary, ...]:
+        rows = self._rows("canary", "SELECT request, reference, compared, parted_at, margin, state FROM canary")
+        return tuple(Canary(str(a), b, int(c or 0), d, e, f) for a, b, c, d, e, f in rows)
+
+    @cached_property
+    def marks(self) -> dict[str, Floats]:
+        """For each mark the times at which it was counted."""
+        times: dict[str, list[float]] = {}
+        for name, t_ns, n in self._rows("mark", "SELECT name, t_ns, n FROM mark ORDER BY t_ns, rowid"):
+            if n is None or n > 0:
+                times.setdefault(str(name), []).append(float(t_ns))
+        return {name: np.array(values) for name, values in times.items()}
+
+    @cached_property
+    def series_names(self) -> frozenset[str]:
+        return frozenset(str(row[0]) for row in self._rows("series", "SELECT name FROM series"))
+
+    def samples(self, name: str) -> Samples | None:
+        """The series of that name; None when nobody declared it."""
+        rows = list(self._rows("series", "SELECT id, period_ns, absent FROM series WHERE name = ? LIMIT 1", (name,)))
+        if not rows:
+            return None
+        identity, period_ns, absent = rows[0]
+        values = [
+            (float(t), float("nan") if v is None else float(v))
+            for t, v in self._rows(
+                "sample", "SELECT t_ns, value FROM sample WHERE series = ? ORDER BY t_ns", (identity,)
+            )
+        ]
+        table = np.array(values, dtype=np.float64).reshape(-1, 2)
+        seen = ~np.isnan(table[:, 1])
+        return Samples(name, table[seen, 0], table[seen, 1], period_ns, absent)
+
+    def histogram(self, metric: str) -> Histogram:
+        _, words, floats = self._columns(
+            "SELECT '', load, t_ns, width_ns, bucket, n FROM hist WHERE metric = ? ORDER BY t_ns, rowid",
+            1,
+            4,
+            needs=("hist",),
+            parameters=(metric,),
+        )
+        return Histogram(floats[0], floats[1], words[0], floats[2], floats[3])
+
+    def served(self) -> Iterator[Served]:
+        query = "SELECT request, server_id, end_ns, outcome, finish, tokens_out FROM served ORDER BY rowid"
+        for row in self._rows("served", query):
+            yield Served(*row)
+
+    def doubled_replies(self) -> list[tuple[str, int]]:
+        """Requests with more than one terminal outcome, and how many."""
+        query = "SELECT request, count(*) FROM reply GROUP BY request HAVING count(*) > 1"
+        return [(str(a), int(b)) for a, b in self._rows("reply", query)]
+
+    def doubled_requests(self) -> list[tuple[str, int]]:
+        query = "SELECT id, count(*) FROM request GROUP BY id HAVING count(*) > 1"
+        return [(str(a), int(b)) for a, b in self._rows("request", query)]
+
+    def orphan_replies(self) -> list[str]:
+        """Replies to requests that nobody recorded sending."""
+        query = "SELECT p.request FROM reply p LEFT JOIN request r ON r.id = p.request WHERE r.id IS NULL"
+        return [str(row[0]) for row in self._rows("reply", query)] if "request" in self._tables else []
+
+    @cached_property
+    def end_ns(self) -> int:
+        """The last moment that anything was recorded for."""
+        moments = [phase.end_ns or phase.start_ns for phase in self.phases]
+        for table, column in (("reply", "end_ns"), ("request", "sent_ns"), ("event", "t_ns"), ("audit", "t_ns")):
+            moments += [row[0] or 0 for row in self._rows(table, f"SELECT max({column}) FROM {table}")]  # noqa: S608
+        return max(moments, default=0)
+
+    @property
+    def cut_short(self) -> str | None:
+        """Why the run did not come to its planned end; None when it did."""
+        if not self.phases:
+            return "no phase was recorded"
+        for phase in self.phases:
+            if phase.ended_by in CUT_SHORT:
+                return f"{phase.name} was ended by {phase.ended_by}"
+            if phase.end_ns is None:
+                return f"{phase.name} never ended: the harness died"
+        if self.phases[-1].name != "drain":
+            return f"the last phase recorded is {self.phases[-1].name}, not drain"
+        return None
+
+    @cached_property
+    def _tables(self) -> frozenset[str]:
+        return frozenset(row[0] for row in self._connection.execute("SELECT name FROM sqlite_master"))
+
+    def _rows(self, table: str, query: str, parameters: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        if table not in schema.TABLES:
+            raise KeyError(table)
+        return iter(self._connection.execute(query, parameters)) if table in self._tables else iter(())
+
+    def _columns(
+        self, query: str, texts: int, numbers: int, needs: tuple[str, ...], parameters: tuple[object, ...] = ()
+    ) -> tuple[list[str], list[Words], list[Floats]]:
+        """Columns of a query that selects one id, `texts` texts and `numbers` numbers, without a Python row each."""
+        ids: list[str] = []
+        books: list[dict[str | None, int]] = [{} for _ in range(texts)]
+        codes: list[list[NDArray[np.int32]]] = [[] for _ in range(texts)]
+        values: list[list[Floats]] = [[] for _ in range(numbers)]
+        if set(needs) <= self._tables:
+            cursor = self._connection.execute(query, parameters)
+            while batch := cursor.fetchmany(BATCH_ROWS):
+                columns = list(zip(*batch, strict=True))
+                ids.extend(map(str, columns[0]))
+                for book, parts, column in zip(books, codes, columns[1 : 1 + texts], strict=True):
+                    parts.append(np.array([book.setdefault(text, len(book)) for text in column], dtype=np.int32))
+                for parts_f, column in zip(values, columns[1 + texts :], strict=True):
+                    parts_f.append(np.array(column, dtype=np.float64))  # None becomes NaN
+        words = [
+            Words(np.concatenate(parts) if parts else np.zeros(0, np.int32), tuple(book))
+            for parts, book in zip(codes, books, strict=True)
+        ]
+        return ids, words, [np.concatenate(parts) if parts else np.zeros(0) for parts in values]

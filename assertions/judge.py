@@ -1,0 +1,143 @@
+"""The bench: before a run, who can decide and at what price; after it, what each of them says.
+
+plan.json -> Brief -> needs()  -> planned | not judged, with the price | refused, with the cure
+run.sqlite -> History + Brief -> judge() -> Verdict
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from assertions.brief import Brief
+from assertions.case import Case, Judge
+from assertions.history import History
+from assertions.judges import (
+    alive,
+    answered,
+    check,
+    drift,
+    fired,
+    invariants,
+    leak,
+    load,
+    reclamation,
+    recovery,
+    tokens,
+)
+from assertions.verdict import Judged, Level, State, Verdict, fold
+
+
+class NeedState(StrEnum):
+    PLANNED = "planned"
+    NOT_JUDGED = "not_judged"  # a default judge that cannot decide: shown with its price, leaves the exit code alone
+    REFUSED = "refused"  # the user's own check that cannot be decided: exit 4, with the cure
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one judge says before the run. `note` is worth printing beside a planned one: the smallest budget it can
+    decide, or how many requests may break a limit."""
+
+    judge: str
+    level: Level
+    state: NeedState
+    because: str | None = None
+    cure: str | None = None
+    note: str | None = None
+
+    @property
+    def text(self) -> str:
+        """`not judged: leak.rss_anon (8 periods needed, 3 planned: add 5m)`"""
+        if self.state is NeedState.PLANNED:
+            return f"{self.judge}" + (f" ({self.note})" if self.note else "")
+        return f"{self.state.replace('_', ' ')}: {self.judge} ({self.because}: {self.cure})"
+
+
+def judge(history: History, brief: Brief) -> Verdict:
+    """Every judge on one run. A breach of the load voids what timing judges said; a crashed judge is UNKNOWN."""
+    case = Case(history, brief)
+    bench = judges_of(brief)
+    said = [_unless_not_planned(brief, each) or _heard(each, case) for each in bench]
+    breach = next((judged for judged in said if judged.name == load.NAME and judged.state is State.UNKNOWN), None)
+    if breach is not None:
+        said = [_voided(judged, breach) if each.timing else judged for each, judged in zip(bench, said, strict=True)]
+    return Verdict(fold(said), tuple(said), brief.run)
+
+
+def needs(brief: Brief) -> list[Need]:
+    """What each judge will do with a run of this plan, in the order of the report."""
+    found = []
+    for each in judges_of(brief):
+        missing = each.needs(brief)
+        if missing is None:
+            found.append(Need(each.name, each.level, NeedState.PLANNED, note=each.note(brief)))
+            continue
+        refused = each.asked and each.level is Level.REQUIRED
+        state = NeedState.REFUSED if refused else NeedState.NOT_JUDGED
+        found.append(Need(each.name, each.level, state, missing.because, missing.cure))
+    return found
+
+
+def judges_of(brief: Brief) -> list[Judge]:
+    """The bench for one plan: the exact judges, the watched series, the probes, and the user's own checks."""
+    bench = [
+        answered.judge(brief),
+        alive.judge(brief),
+        tokens.judge(brief),
+        invariants.judge(brief),
+        fired.judge(brief),
+        reclamation.judge(brief),
+        recovery.judge(brief),
+        load.judge(brief),
+    ]
+    bench += [leak.judge(brief, series) for series in leak.SERIES]
+    bench += [drift.judge(brief, each.id) for each in brief.loads if each.probe]
+    bench += [check.judge(brief, each) for each in brief.checks]
+    return list(_named_once(bench))
+
+
+def _named_once(bench: Iterable[Judge]) -> Iterable[Judge]:
+    """Names are keys in plan.json and JUnit: a line written twice gets a number."""
+    seen: dict[str, int] = {}
+    for each in bench:
+        seen[each.name] = seen.get(each.name, 0) + 1
+        yield each if seen[each.name] == 1 else replace(each, name=f"{each.name} ({seen[each.name]})")
+
+
+def _unless_not_planned(brief: Brief, each: Judge) -> Judged | None:
+    """NOT_JUDGED when the plan said so, or when there is no word of it and it cannot decide."""
+    planned = brief.judges.get(each.name)
+    if planned is not None:
+        because, cure = planned.because, planned.cure
+        absent = planned.state != NeedState.PLANNED
+    else:
+        missing = each.needs(brief)
+        because, cure = (missing.because, missing.cure) if missing else (None, None)
+        absent = missing is not None
+    if not absent:
+        return None
+    text = f"not judged: {because}"
+    return Judged(each.name, State.NOT_JUDGED, text, each.level, because=because, to_decide=cure)
+
+
+def _heard(each: Judge, case: Case) -> Judged:
+    try:
+        return replace(each.decide(case), name=each.name, level=each.level)
+    except Exception as error:  # the one place where a broad except is right: a crashed judge must not hide the others
+        text = f"the judge crashed: {type(error).__name__}: {error}"
+        cure = "report this run: a judge must not crash on any history"
+        return Judged(each.name, State.UNKNOWN, text, each.level, because=text, to_decide=cure)
+
+
+def _voided(judged: Judged, breach: Judged) -> Judged:
+    """What a timing judge said is kept as a figure, but no longer counts."""
+    if judged.state not in (State.PASS, State.FAIL):
+        return judged
+    because = f"load: {breach.summary}"
+    return replace(
+        judged,
+        state=State.UNKNOWN,
+        summary=f"{judged.summary}; void, because the load broke its promise",
+        because=because,
+        to_decide=breach.to_decide,
+    )

@@ -1,0 +1,133 @@
+"""alive: the target lived through the run, and so did the means of judging it.
+
+The server's death with no fault of ours, an oom_kill, a forbidden log line, or a foreign target that is gone after a
+good baseline: FAIL. The death of our own load process, our full disk, or a run that was interrupted: UNKNOWN.
+"""
+
+import numpy as np
+
+from assertions.brief import Brief
+from assertions.case import Case, Judge, shown
+from assertions.history import Event
+from assertions.verdict import Evidence, Judged, State
+from assertions.windows import SLACK_NS
+from assertions.wording import since_start, size
+
+NAME = "alive"
+DISK_MIN_BYTES = 16 << 20  # less, and SQLite's next batch may not fit
+SERVER = ("server", "target")  # how processes on trial are called
+GONE_AFTER = 10  # requests in a row, to the end, none of which got an answer
+# How a process of ours may end once the run is over: by itself, or by the signal we send it.
+ASKED_TO_STOP = (0, -2, -9, -15, 130, 137, 143)
+
+
+def decide(case: Case) -> Judged:
+    failures = [*_deaths(case), *_log_lines(case), *_gone(case)]
+    limit = "no death, no oom_kill, no forbidden log line but by our own faults"
+    figures = {"restarts": float(sum(1 for event in _server(case, "start")) - 1 if any(_server(case, "start")) else 0)}
+    if failures:
+        first = failures[0]
+        return Judged(
+            NAME,
+            State.FAIL,
+            first.text,
+            limit=limit,
+            observed=first.text,
+            since_ns=first.t_ns,
+            fault=case.fault_before(first.t_ns) if first.t_ns is not None else None,
+            owner="server",
+            evidence=shown(failures),
+            figures=figures,
+        )
+    if blind := _blind(case):
+        return Judged(NAME, State.UNKNOWN, blind, limit=limit, because=blind, to_decide="run it again", figures=figures)
+    if not case.history.requests.ok.any():
+        text = "no request was ever answered well, so nothing shows that the target lived"
+        return Judged(NAME, State.UNKNOWN, text, limit=limit, because=text, figures=figures)
+    deaths = len(_server(case, "exit"))
+    text = f"alive to the end; {deaths} expected exits" if deaths else "alive to the end"
+    return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
+
+
+def _deaths(case: Case) -> list[Evidence]:
+    found = []
+    drain_ns = _drain_ns(case)
+    for event in case.history.events:
+        if not event.proc.startswith(SERVER) or _ours(case, event):
+            continue
+        if event.kind == "oom_kill":
+            found.append(Evidence(event.t_ns, None, f"the kernel killed the server for memory ({event.detail})"))
+        if event.kind == "fatal":
+            found.append(Evidence(event.t_ns, None, f"the server called itself lost: {event.detail}"))
+        if event.kind == "exit":
+            code = None if event.value is None else int(event.value)
+            if drain_ns is not None and event.t_ns >= drain_ns and code in ASKED_TO_STOP:
+                continue
+            if case.cut_short and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
+                continue  # the harness was stopped, and stopped its child
+            detail = f": {event.detail}" if event.detail else ""
+            found.append(Evidence(event.t_ns, None, f"the server exited with code {code}{detail}"))
+    return found
+
+
+def _drain_ns(case: Case) -> int | None:
+    """From here on processes may stop, because we ask them to."""
+    last = case.history.phases[-1] if case.history.phases else None
+    return last.start_ns if last is not None and last.name == "drain" else None
+
+
+def _ours(case: Case, event: Event) -> bool:
+    """True when a fault that may kill the server was at work."""
+    return any(w.planned is not None and w.planned.kills_server and w.holds(event.t_ns) for w in case.windows)
+
+
+def _log_lines(case: Case) -> list[Evidence]:
+    """Forbidden lines outside every fault window: an injected error may well print its traceback."""
+    return [
+        Evidence(event.t_ns, None, f"forbidden log line: {event.detail}")
+        for event in case.history.events
+        if event.kind == "log_hit" and case.window_at(event.t_ns) is None
+    ]
+
+
+def _gone(case: Case) -> list[Evidence]:
+    """A target that answered in the baseline and no longer does, to the end of the load."""
+    requests = case.history.requests
+    answered = np.flatnonzero(requests.ok)
+    if not len(answered) or case.cut_short == "no phase was recorded":
+        return []
+    early = case.spans("warmup", "baseline")
+    if early and not any((requests.ok & (requests.end_ns <= end_ns)).any() for _, end_ns in early):
+        return []  # never a good baseline: `answered` has it
+    after = np.flatnonzero(requests.sent & (requests.sent_ns > requests.end_ns[answered].max()))
+    silent = [row for row in after.tolist() if np.isnan(requests.http[row]) and requests.outcome[row] != "cancelled"]
+    if len(silent) < GONE_AFTER or len(silent) < len(after):
+        return []
+    t_ns = requests.start_of(silent[0])
+    if any(w.planned is not None and w.planned.kills_server and w.holds(t_ns) for w in case.windows):
+        return []
+    text = f"gone after a good baseline: none of the last {len(silent)} requests reached it"
+    return [Evidence(t_ns, requests.id[silent[0]], text)]
+
+
+def _blind(case: Case) -> str | None:
+    """Why we cannot say, although nothing bad was seen."""
+    drain_ns = _drain_ns(case)
+    for event in case.history.events:
+        stopped = drain_ns is not None and event.t_ns >= drain_ns and event.value in ASKED_TO_STOP
+        if event.proc == "load" and event.kind in ("oom_kill", "exit") and not stopped and event.value != 0:
+            return f"our load process died at {since_start(event.t_ns)} ({event.detail or event.value})"
+        if event.kind == "disk_full":
+            return f"our own disk was full at {since_start(event.t_ns)}"
+    disk = case.history.samples("host.disk_free")
+    if disk is not None and len(disk.value) and disk.value.min() < DISK_MIN_BYTES:
+        return f"our own disk was nearly full: {size(float(disk.value.min()))} free"
+    return f"the run was cut short: {case.cut_short}" if case.cut_short else None
+
+
+def _server(case: Case, kind: str) -> list[Event]:
+    return [event for event in case.history.events if event.kind == kind and event.proc.startswith(SERVER)]
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide)

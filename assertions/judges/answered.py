@@ -1,0 +1,166 @@
+"""answered: every request sent ended exactly once, in a way that was allowed, and both ledgers say the same.
+
+Allowed are: `ok`; `cancelled` for a request that the plan cancels; a refusal of a malformed request; and in a fault's
+window, to its victims, what its `expect` allows. A request that the injector named and whose fault does not allow
+`ok` must not look fine: a broken stream that looks finished is the worst outcome of all.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from assertions.brief import Brief
+from assertions.case import Case, Judge, shown
+from assertions.history import DROPPED, UNFINISHED, Requests, Served
+from assertions.verdict import Evidence, Judged, State
+from assertions.windows import SLACK_NS, Victims, victims
+
+NAME = "answered"
+
+
+def decide(case: Case) -> Judged:
+    requests = case.history.requests
+    sent = int(np.count_nonzero(requests.sent))
+    if sent == 0:
+        return Judged(NAME, State.UNKNOWN, "no request was sent", because="no request was sent")
+    breaches = [*_doubled(case), *_outcomes(case), *_ledger(case)]
+    unfinished = int(np.count_nonzero(requests.outcome.among(UNFINISHED)))
+    figures = {"sent": sent, "ok": int(np.count_nonzero(requests.ok)), "unfinished": unfinished}
+    figures["breaches"] = len(breaches)
+    limit = "one terminal outcome for each request, allowed by the plan, the same in both ledgers"
+    if breaches:
+        first = min((e for e in breaches if e.t_ns is not None), key=lambda e: e.t_ns or 0, default=None)
+        since = first.t_ns if first else None
+        return Judged(
+            NAME,
+            State.FAIL,
+            f"{len(breaches)} of {sent} requests broke the contract, the first: {(first or breaches[0]).text}",
+            limit=limit,
+            observed=f"{len(breaches)} breaches",
+            smallest_visible="1 request",
+            since_ns=since,
+            fault=case.fault_before(since) if since is not None else None,
+            evidence=shown(breaches),
+            figures=figures,
+        )
+    ledgers = "client and server agree" if "ledger" in case.brief.capabilities else "client's ledger only"
+    if unfinished and case.cut_short:
+        return Judged(
+            NAME,
+            State.UNKNOWN,
+            f"{unfinished} of {sent} requests were unfinished when the run was cut short",
+            limit=limit,
+            because=case.cut_short,
+            to_decide="let the run drain",
+            figures=figures,
+        )
+    return Judged(NAME, State.PASS, f"{sent} requests, one outcome each; {ledgers}", limit=limit, figures=figures)
+
+
+def _doubled(case: Case) -> Iterator[Evidence]:
+    row_of, requests = case.history.requests.row_of, case.history.requests
+    for request, count in case.history.doubled_replies():
+        t_ns = requests.start_of(row_of[request]) if request in row_of else None
+        yield Evidence(t_ns, request, f"{count} terminal outcomes for one request")
+    for request, count in case.history.doubled_requests():
+        yield Evidence(None, request, f"the id was sent {count} times")
+    for request in case.history.orphan_replies():
+        yield Evidence(None, request, "a reply to a request that nobody sent")
+
+
+def _outcomes(case: Case) -> Iterator[Evidence]:
+    requests = case.history.requests
+    hurt = [(window, victims(window, requests, case.client_of)) for window in case.windows]
+    for row in np.flatnonzero(~requests.ok & requests.sent).tolist():
+        outcome = requests.outcome[row] or UNFINISHED
+        if outcome in (DROPPED, UNFINISHED) and case.cut_short:
+            continue  # the run ended under it
+        if _planned(requests, row, outcome):
+            continue
+        if any(row in whom.rows and outcome in window.expect.outcomes for window, whom in hurt):
+            continue
+        near = next((window for window, whom in hurt if row in whom.rows), None)
+        why = f"fault {near.name} allows {', '.join(sorted(near.expect.outcomes))}" if near else "no fault allows it"
+        http = "" if np.isnan(requests.http[row]) else f" (HTTP {int(requests.http[row])})"
+        yield Evidence(requests.start_of(row), requests.id[row], f"ended {outcome}{http}; {why}")
+    for row in np.flatnonzero(requests.ok & requests.finish.among(None)).tolist():
+        yield Evidence(requests.start_of(row), requests.id[row], "a clean 200 without a finish reason")
+    over = requests.ok & (requests.output_tokens > requests.output_tokens_max)
+    for row in np.flatnonzero(over).tolist():
+        got, most = int(requests.output_tokens[row]), int(requests.output_tokens_max[row])
+        yield Evidence(requests.start_of(row), requests.id[row], f"{got} tokens where at most {most} were asked for")
+    yield from _looked_fine(requests, [(w.name, w.expect.outcomes, whom) for w, whom in hurt])
+
+
+def _planned(requests: Requests, row: int, outcome: str) -> bool:
+    if requests.kind[row] == "malformed":
+        return outcome == "refused" or (outcome == "http_error" and 400 <= requests.http[row] < 500)
+    return outcome == "cancelled" and requests.cancel_at[row] is not None
+
+
+def _looked_fine(requests: Requests, hurt: list[tuple[str, frozenset[str], Victims]]) -> Iterator[Evidence]:
+    for row in sorted({row for _, outcomes, whom in hurt if "ok" not in outcomes for row in whom.named}):
+        if requests.ok[row]:
+            names = ", ".join(name for name, _, whom in hurt if row in whom.named)
+            yield Evidence(requests.start_of(row), requests.id[row], f"was hit by {names} and yet looked finished")
+
+
+def _ledger(case: Case) -> Iterator[Evidence]:
+    """Where the target keeps a ledger: one row for each request that got an answer, telling the same story."""
+    if "ledger" not in case.brief.capabilities:
+        return
+    requests = case.history.requests
+    rows: dict[str, list[Served]] = {}
+    for served in case.history.served():
+        if served.request is not None:
+            rows.setdefault(served.request, []).append(served)
+    for request, found in rows.items():
+        if len(found) > 1:
+            yield Evidence(found[1].end_ns, request, f"{len(found)} rows in the server's ledger")
+        if request not in requests.row_of:
+            if not _load_died(case):
+                yield Evidence(found[0].end_ns, request, "served by the server, but nobody sent it")
+            continue
+        row = requests.row_of[request]
+        if difference := _difference(requests, row, found[0]):
+            yield Evidence(requests.start_of(row), request, difference)
+    deaths = [event.t_ns for event in case.history.events if event.kind == "exit" and event.proc.startswith("server")]
+    # A reply head proves that the server had the request. Without one it may never have arrived.
+    answered = requests.sent & ~np.isnan(requests.http) & ~requests.kind.among("malformed")
+    for row in np.flatnonzero(answered & ~requests.outcome.among(UNFINISHED)).tolist():
+        if requests.id[row] in rows:
+            continue
+        start, end = requests.start_of(row), requests.end_ns[row]
+        if any(start <= death <= end + SLACK_NS for death in deaths) or _last_breath(case, end):
+            continue  # the ledger's line died with the process; `alive` judges the death
+        yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's ledger has no row")
+
+
+def _difference(requests: Requests, row: int, served: Served) -> str | None:
+    """What client and server tell differently. Only an end that both must have seen is compared."""
+    ours = requests.outcome[row]
+    if ours == "ok" and served.outcome != "ok":
+        return f"the client saw ok, the server wrote {served.outcome}"
+    if ours in ("http_error", "refused", "inband_error") and served.outcome == "ok":
+        return f"the client saw {ours}, the server wrote ok"
+    if ours != "ok":
+        return None
+    if served.finish is not None and served.finish != requests.finish[row]:
+        return f"the client read finish {requests.finish[row]}, the server wrote {served.finish}"
+    counted = requests.tokens_from[row] == "usage" and not np.isnan(requests.output_tokens[row])
+    if counted and served.tokens_out is not None and served.tokens_out != int(requests.output_tokens[row]):
+        return f"the client counted {int(requests.output_tokens[row])} tokens, the server {served.tokens_out}"
+    return None
+
+
+def _load_died(case: Case) -> bool:
+    return any(e.kind == "exit" and e.proc == "load" and e.value not in (0, None) for e in case.history.events)
+
+
+def _last_breath(case: Case, end_ns: float) -> bool:
+    """A killed run loses what was written in its last moments."""
+    return case.cut_short is not None and end_ns >= case.history.end_ns - SLACK_NS
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide)

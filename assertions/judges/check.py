@@ -1,0 +1,333 @@
+"""check: one line of the user's own, `metric[.stat] op value`.
+
+Shares, rates, means and extremes are facts of this run and judged as such. A quantile is a claim about requests like
+these, so it has three answers: so few lie above the limit that it holds, so many that it does not, or in between.
+P99 can only PASS from 459 requests on (none above), 662 (one above), 2010 (ten above); and since requests of one run
+are not independent, the words are "in this run".
+"""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from assertions import expression, stats
+from assertions.brief import Brief, Check
+from assertions.case import Case, Judge, Missing
+from assertions.expression import Expression
+from assertions.history import DROPPED, UNFINISHED, Mask
+from assertions.judges import drift, leak, recovery
+from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, spans_of
+from assertions.verdict import Evidence, Judged, State
+from assertions.windows import NS, inside
+from assertions.wording import amount, between, duration, since_start
+
+LATENCIES = ("ttft", "itl", "e2e", "tpot")
+TIMING = (*LATENCIES, "throughput", "recovery")
+# `load.lateness` is about our generator itself, so a breach of the load must not take it away.
+
+
+def judge(brief: Brief, check: Check) -> Judge:
+    """The judge of one check. Text that is no check is refused by `needs`, and UNKNOWN if it comes this far."""
+    try:
+        parsed = expression.parse(check.that)
+    except ValueError as error:
+        return _unreadable(check, str(error))
+    if parsed.family == "leak":
+        return leak.check_judge(brief, check, parsed)
+    if parsed.family == "drift":
+        return drift.check_judge(brief, check, parsed)
+    return Judge(
+        check.name,
+        lambda case: decide(case, check, parsed),
+        lambda brief: needs(brief, check, parsed),
+        level=check.level,
+        timing=parsed.family in TIMING,
+        asked=True,
+        note=lambda brief: _note(brief, check, parsed),
+    )
+
+
+def decide(case: Case, check: Check, parsed: Expression) -> Judged:
+    known = {fault.id for fault in case.brief.faults}
+    if check.where not in ("outside", "all") and check.where not in {w.row.id for w in case.windows}:
+        never = "did not fire" if check.where in known else "is not in the plan"
+        because = f"fault {check.where} {never}, so there is no time to judge"
+        return Judged(check.name, State.UNKNOWN, because, because=because, to_decide="a fault that fires")
+    if parsed.family in LATENCIES:
+        return _latency(case, check, parsed)
+    fact, detail, interval = _fact(case, check, parsed)
+    if fact is None:
+        return Judged(check.name, State.UNKNOWN, detail, because=case.cut_short or detail, to_decide="more traffic")
+    state = State.PASS if parsed.holds(fact) else State.FAIL
+    observed = amount(fact, parsed.dimension)
+    return Judged(
+        check.name,
+        state,
+        f"{parsed.metric} is {observed} in this run ({detail})",
+        limit=f"{parsed.op} {amount(parsed.value, parsed.dimension)}",
+        observed=observed,
+        interval=interval,
+        smallest_visible="exact in this run" if state is State.FAIL else None,
+        figures={"value": fact},
+    )
+
+
+def _latency(case: Case, check: Check, parsed: Expression) -> Judged:
+    values = _values(case, check, parsed)
+    n = values.n
+    if n == 0:
+        because = "no request to measure"
+        return Judged(check.name, State.UNKNOWN, because, because=case.cut_short or because, to_decide="more traffic")
+    limit = f"{parsed.metric}.{parsed.stat} {parsed.op} {amount(parsed.value, 'time')}"
+    if parsed.quantile is None:
+        fact = values.mean() if parsed.stat == "mean" else float(values.seconds[-1])
+        state = State.PASS if parsed.holds(fact) else State.FAIL
+        worst = values.t_ns[-1]
+        return Judged(
+            check.name,
+            state,
+            f"{parsed.metric}.{parsed.stat} is {amount(fact, 'time')} over {n} in this run",
+            limit=limit,
+            observed=amount(fact, "time"),
+            since_ns=int(worst) if state is State.FAIL and parsed.upward else None,
+            fault=case.fault_before(worst) if state is State.FAIL and parsed.upward else None,
+            smallest_visible="exact in this run",
+            evidence=_slowest(case, values) if state is State.FAIL else (),
+            figures={"value": fact, "n": n},
+        )
+    return _quantile(case, check, parsed, values, limit)
+
+
+def _quantile(case: Case, check: Check, parsed: Expression, values: Values, limit: str) -> Judged:
+    """Binomial in both directions. For `>` the same question is asked of the other side."""
+    n, q = values.n, parsed.quantile
+    assert q is not None
+    over = values.over(parsed.value, strict=parsed.op in ("<", ">="))
+    if parsed.upward:
+        count, share = over, q
+    else:
+        count, share = n - over, 1 - q
+    allowed, tolerated = stats.over_allowed(n, share), stats.over_tolerated(n, share)
+    state = State.PASS if count <= allowed else State.FAIL if count > tolerated else State.UNKNOWN
+    observed = amount(values.quantile(q), "time")
+    low, high = values.ranks(stats.quantile_ranks(n, q))
+    side = "above" if parsed.upward else "below"
+    late = values.t_ns[values.seconds > parsed.value]
+    since = int(late.min()) if state is State.FAIL and parsed.upward and len(late) else None
+    because, cure = None, None
+    if state is State.UNKNOWN:
+        floor = stats.binomial_floor(share, count)
+        because = (
+            f"{count} of {n} lie {side} the limit: to PASS at most {max(allowed, 0)} may, to FAIL over {tolerated}"
+        )
+        if allowed < 0:
+            because = f"{n} requests, at least {stats.binomial_floor(share)} are needed"
+        cure = f"{floor} requests with no more {side} the limit"
+    return Judged(
+        check.name,
+        state,
+        f"{parsed.metric}.{parsed.stat} is {observed} over {n} in this run, {count} {side} the limit",
+        limit=limit,
+        observed=observed,
+        interval=between(low, high, "time"),
+        smallest_visible=f"{tolerated + 1} of {n} {side} the limit",
+        since_ns=since,
+        fault=case.fault_before(since) if since is not None else None,
+        evidence=_slowest(case, values) if state is State.FAIL and parsed.upward else (),
+        because=because,
+        to_decide=cure,
+        figures={"value": values.quantile(q), "n": n, "over": count} | _per_phase(case, check, parsed),
+    )
+
+
+def _values(case: Case, check: Check, parsed: Expression) -> Values:
+    if parsed.metric == "itl":
+        spans, out = spans_of(case, check.where)
+        return gaps(case, chosen_loads(case.brief, check), spans, out)
+    return latencies(case, parsed.metric, chosen(case, check))
+
+
+def _per_phase(case: Case, check: Check, parsed: Expression) -> dict[str, float]:
+    """The same quantile in each phase, to see where it comes from; too few requests say nothing."""
+    if parsed.metric == "itl" or parsed.quantile is None:
+        return {}
+    mask, intended, found = chosen(case, check), case.history.requests.intended_ns, {}
+    for phase in ("baseline", "trial", "recovery"):
+        values = latencies(case, parsed.metric, mask & inside(intended, case.spans(phase)))
+        if values.n >= 1 / (1 - parsed.quantile):
+            found[phase] = values.quantile(parsed.quantile)
+    return found
+
+
+def _slowest(case: Case, values: Values, shown: int = 3) -> tuple[Evidence, ...]:
+    """The slowest requests by name; the histogram of gaps knows only their window."""
+    intended = case.history.requests.intended_ns
+    found = []
+    for seconds, t_ns in zip(values.seconds[-shown:][::-1], values.t_ns[-shown:][::-1], strict=True):
+        rows = np.flatnonzero(intended == t_ns)
+        request = case.history.requests.id[int(rows[0])] if len(rows) else None
+        text = f"{amount(float(seconds), 'time')}, intended at {since_start(t_ns)}"
+        found.append(Evidence(int(t_ns), request, text))
+    return tuple(found)
+
+
+Fact = tuple[float | None, str, str | None]
+
+
+def _fact(case: Case, check: Check, parsed: Expression) -> Fact:
+    """(value, what it was counted from, interval) of a metric that is a plain fact of the run; None: no evidence."""
+    ways: dict[str, Callable[[Case, Check], Fact]] = {
+        "errors": _errors,
+        "errors.outside": lambda case, check: _errors(case, Check(check.that, check.load, check.group, "outside")),
+        "refused": _refused,
+        "dropped": _dropped,
+        "throughput.tokens": lambda case, check: _throughput(case, check, tokens=True),
+        "throughput.requests": lambda case, check: _throughput(case, check, tokens=False),
+        "load.lateness": _lateness,
+        "recovery": _recovery,
+        "host.disk_free": lambda case, check: _extreme(case, "host.disk_free", np.min, 1.0),
+        "host.hiccup": lambda case, check: _extreme(case, "host.hiccup_ms", np.max, 1e-3),
+    }
+    return ways[parsed.metric](case, check)
+
+
+def _errors(case: Case, check: Check) -> Fact:
+    """Requests that ended neither ok nor cancelled as planned. What a cut run left unfinished is no error."""
+    requests = case.history.requests
+    ended = chosen(case, check) & requests.sent
+    if case.cut_short:
+        ended &= ~requests.outcome.among(UNFINISHED)
+    planned = requests.outcome.among("cancelled") & ~requests.cancel_at.among(None)
+    return _share(ended & ~requests.ok & ~planned, ended, "ended badly")
+
+
+def _refused(case: Case, check: Check) -> Fact:
+    requests = case.history.requests
+    sent = chosen(case, check) & requests.sent
+    busy = requests.outcome.among("http_error") & (requests.http == 503)
+    return _share(sent & (requests.outcome.among("refused") | busy), sent, "were refused")
+
+
+def _dropped(case: Case, check: Check) -> Fact:
+    arrived = chosen(case, check)
+    return _share(arrived & case.history.requests.outcome.among(DROPPED), arrived, "were never sent")
+
+
+def _share(part: Mask, whole: Mask, words: str) -> Fact:
+    count, n = int(np.count_nonzero(part)), int(np.count_nonzero(whole))
+    if n == 0:
+        return None, "no request to count", None
+    return count / n, f"{count} of {n} {words}", between(*stats.share_interval(count, n), "share")
+
+
+def _throughput(case: Case, check: Check, tokens: bool) -> Fact:
+    """What ended ok in the trial, over the time of the trial; `where` cuts both."""
+    requests = case.history.requests
+    trial = case.spans("trial")
+    mask = chosen(case, check) & requests.ok & inside(requests.end_ns, trial)
+    spans, out = spans_of(case, check.where)
+    time_s = _length_s(trial, case.spans("quiesce"), spans, out)
+    if time_s <= 0:
+        return None, "no time of trial to measure", None
+    total = float(np.nansum(requests.output_tokens[mask])) if tokens else float(np.count_nonzero(mask))
+    return total / time_s, f"{total:g} in {amount(time_s, 'time')}", None
+
+
+def _length_s(
+    trial: list[tuple[float, float]], pauses: list[tuple[float, float]], spans: list[tuple[float, float]], out: bool
+) -> float:
+    """Seconds of trial without pauses, out of the spans or within them: walk the edges from left to right."""
+    edges = sorted({edge for each in (*trial, *pauses, *spans) for edge in each})
+    total = 0.0
+    for start, end in itertools.pairwise(edges):
+        middle = np.array([(start + end) / 2])
+        if inside(middle, trial)[0] and not inside(middle, pauses)[0] and inside(middle, spans)[0] != out:
+            total += end - start
+    return total / NS
+
+
+def _lateness(case: Case, check: Check) -> Fact:
+    requests = case.history.requests
+    late = (requests.sent_ns - requests.intended_ns)[case.measured & requests.sent] / NS
+    return (
+        (float(np.quantile(late, 0.99)), f"{len(late)} requests", None) if len(late) else (None, "nothing sent", None)
+    )
+
+
+def _recovery(case: Case, check: Check) -> Fact:
+    windows = [w for w in case.windows if check.where in ("outside", "all", w.row.id)]
+    mask = case.measured.copy()
+    if check.load or check.group:
+        requests = case.history.requests
+        mask &= requests.load.among(check.load) if check.load else requests.group.among(check.group)
+    slowest = recovery.slowest_s(case, windows, mask)
+    return slowest, f"{len(windows)} faults" if slowest is not None else "no fault fired and healed", None
+
+
+def _extreme(case: Case, series: str, extreme: Callable[..., float], scale: float) -> Fact:
+    samples = case.history.samples(series)
+    if samples is None or not len(samples.value):
+        why = f": {samples.absent}" if samples is not None and samples.absent else ""
+        return None, f"no samples of {series}{why}", None
+    return float(extreme(samples.value)) * scale, f"{len(samples.value)} samples", None
+
+
+def needs(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
+    if check.load is not None and brief.loads and check.load not in {load.id for load in brief.loads}:
+        return Missing(f'no load "{check.load}"', f"loads are {', '.join(load.id for load in brief.loads)}")
+    if check.where not in ("outside", "all") and check.where not in {fault.id for fault in brief.faults}:
+        return Missing(f'no fault "{check.where}"', 'where is "outside", "all" or the id of a fault')
+    if parsed.family == "recovery" and not brief.faults:
+        return Missing("recovery needs a fault", "add a [[fault]]")
+    if parsed.family == "host" and brief.drive == "virtual":
+        return Missing("a virtual run does not measure the host", 'set drive = "live"')
+    planned = planned_requests(brief, check)
+    if parsed.family in ("ttft", "e2e", "tpot") and parsed.quantile and planned is not None:
+        floor = stats.binomial_floor(parsed.quantile if parsed.upward else 1 - parsed.quantile)
+        if planned < floor:
+            rate = planned / brief.trial_s if brief.trial_s and not brief.trial_completed else None
+            cure = f"a trial of {duration(floor / rate)}" if rate else f"a trial of {floor} completed requests"
+            return Missing(
+                f"{parsed.stat} needs {floor} requests, {planned} are planned", f"{cure}, or a lower quantile"
+            )
+    return None
+
+
+def planned_requests(brief: Brief, check: Check) -> int | None:
+    """How many requests this check will see, at most; None when the plan cannot say."""
+    names = chosen_loads(brief, check)
+    loads = [load for load in brief.loads if names is None or load.id in names]
+    if brief.trial_completed is not None:
+        # The trial ends by its work; the part of a single load in it is not known, so only the whole is a bound.
+        return brief.trial_completed
+    counts = [
+        load.arrivals_planned
+        if load.arrivals_planned is not None
+        else round(load.rate_mean * brief.trial_s)
+        if load.rate_mean and brief.trial_s
+        else None
+        for load in loads
+    ]
+    return None if not counts or None in counts else sum(count for count in counts if count is not None)
+
+
+def _note(brief: Brief, check: Check, parsed: Expression) -> str | None:
+    """What the planned number of requests lets a quantile say."""
+    planned = planned_requests(brief, check)
+    if parsed.family not in ("ttft", "e2e", "tpot") or not parsed.quantile or not planned:
+        return None
+    share = parsed.quantile if parsed.upward else 1 - parsed.quantile
+    allowed = stats.over_allowed(planned, share)
+    tolerated = stats.over_tolerated(planned, share)
+    return f"of about {planned} requests {allowed} may break the limit and PASS, over {tolerated} FAIL"
+
+
+def _unreadable(check: Check, error: str) -> Judge:
+    return Judge(
+        check.name,
+        lambda case: Judged(check.name, State.UNKNOWN, error, because=error, to_decide="write the check again"),
+        lambda brief: Missing(error, "write the check again"),
+        level=check.level,
+        asked=True,
+    )

@@ -1,0 +1,132 @@
+"""fired: every planned fault happened and was felt. A trial whose weather never came proves nothing: UNKNOWN.
+
+Two halves for each occurrence: the injector's own count, and the symptom, counted by a part that does not know the
+injector. Marks that the scenario requires count as a third. This judge never says FAIL: what is missing is evidence.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from assertions.brief import Brief, PlannedFault
+from assertions.case import Case, Judge, shown
+from assertions.history import UNFINISHED, FaultRow
+from assertions.verdict import Evidence, Judged, State
+from assertions.windows import SLACK_NS, Window, touched
+
+NAME = "fired"
+LATE_TIMES = 3.0  # "reply:late": slower than this many times the median before the fault
+
+
+def decide(case: Case) -> Judged:
+    planned = case.brief.faults
+    if not planned:
+        return Judged(NAME, State.PASS, "no fault was planned")
+    rows = {(row.id, row.n): row for row in case.history.faults}
+    windows = {(window.row.id, window.row.n): window for window in case.windows}
+    missing = []
+    for fault in planned:
+        row, window = rows.get((fault.id, fault.n)), windows.get((fault.id, fault.n))
+        if doubt := _doubt(case, fault, row, window):
+            missing.append(Evidence(row.arm_ns if row else None, None, f"{fault.name} ({fault.do}): {doubt}"))
+    fired = sum(rows[key].fired for key in rows)
+    figures = {"planned": len(planned), "proven": len(planned) - len(missing), "fires": fired}
+    limit = "each occurrence fired at least fired_min times, and its symptom was seen"
+    observed = f"{len(planned) - len(missing)} of {len(planned)} proven"
+    if missing:
+        return Judged(
+            NAME,
+            State.UNKNOWN,
+            f"{len(missing)} of {len(planned)} faults are not proven, the first: {missing[0].text}",
+            limit=limit,
+            observed=observed,
+            fault=missing[0].text.split(" ", 1)[0],
+            evidence=shown(missing),
+            because=case.cut_short or missing[0].text,
+            to_decide="more matching traffic after arming, a wider scope, or a longer trial",
+            figures=figures,
+        )
+    text = f"{len(planned)} faults fired {fired} times and were felt"
+    return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
+
+
+def _doubt(case: Case, fault: PlannedFault, row: FaultRow | None, window: Window | None) -> str | None:
+    if row is None or row.arm_ns is None:
+        return "was never armed"
+    if window is None or row.fired < fault.fired_min:
+        return f"fired {row.fired} times, at least {fault.fired_min} were wanted"
+    if not fault.symptom:
+        return f"fired {row.fired} times, but the action declares no symptom, so nobody else can confirm it"
+    if not seen(case, window, fault.symptom):
+        return f"fired {row.fired} times, but its symptom ({fault.symptom}) was not seen: one half only"
+    unseen = [mark for mark in fault.expect.marks if not _mark(case, window, mark)]
+    if unseen:
+        return f"was felt, but did not lead to {', '.join(unseen)}"
+    return None
+
+
+def seen(case: Case, window: Window, symptom: str) -> bool:
+    """Whether the window shows the symptom: "mark:NAME", "outcome:WORD", "audit:leak", "reply:WORD", "event:KIND",
+    "canary:STATE". An unknown form is a ValueError, which the caller's judge turns into UNKNOWN."""
+    form, _, word = symptom.partition(":")
+    ways: dict[str, Callable[[Case, Window, str], bool]] = {
+        "mark": _mark,
+        "outcome": _outcome,
+        "audit": _audit,
+        "reply": _reply,
+        "event": _event,
+        "canary": _canary,
+    }
+    if form not in ways or not word:
+        raise ValueError(f'symptom "{symptom}": known forms are {", ".join(f"{way}:..." for way in ways)}')
+    return ways[form](case, window, word)
+
+
+def _mark(case: Case, window: Window, name: str) -> bool:
+    times = case.history.marks.get(name, np.zeros(0))
+    return bool(np.any((times >= window.first_ns) & (times <= window.end_ns + SLACK_NS)))
+
+
+def _outcome(case: Case, window: Window, word: str) -> bool:
+    requests = case.history.requests
+    return bool(np.any(touched(requests, [window]) & requests.outcome.among(word)))
+
+
+def _audit(case: Case, window: Window, word: str) -> bool:
+    """ "leak": some audit after the first fire found more than it expected; any other word names the audited thing."""
+    return any(
+        audit.t_ns >= window.first_ns
+        and audit.value is not None
+        and audit.value > (audit.expected or 0)
+        and (audit.kind in ("live", "limbo") if word == "leak" else word in (audit.name, audit.kind))
+        for audit in case.history.audits
+    )
+
+
+def _reply(case: Case, window: Window, word: str) -> bool:
+    """ "late": a reply far slower than before the fault; "error": any bad end; else a finish reason or an outcome."""
+    requests = case.history.requests
+    living = touched(requests, [window]) & requests.sent
+    if word == "error":
+        return bool(np.any(living & ~requests.ok & ~requests.outcome.among(UNFINISHED, "cancelled")))
+    if word != "late":
+        return bool(np.any(living & (requests.finish.among(word) | requests.outcome.among(word))))
+    times = requests.end_ns - requests.sent_ns
+    before = times[requests.ok & (requests.end_ns < window.first_ns)]
+    late = times[living & (requests.end_ns >= window.first_ns)]
+    return bool(len(before) and np.any(late > LATE_TIMES * np.median(before)))
+
+
+def _event(case: Case, window: Window, kind: str) -> bool:
+    return any(event.kind == kind and window.holds(event.t_ns) for event in case.history.events)
+
+
+def _canary(case: Case, window: Window, state: str) -> bool:
+    requests = case.history.requests
+    living = touched(requests, [window])
+    rows = (requests.row_of.get(row.request) for row in case.history.canaries if row.state == state)
+    return any(row is not None and living[row] for row in rows)
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide)

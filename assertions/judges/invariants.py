@@ -1,0 +1,57 @@
+"""invariants: what the runtime checks about itself at each step (conservation, ownership, KV tags) always held.
+
+Breaches arrive as `invariant` events from checkers that do not know the injector. A breach is excused only in the
+window of a fault whose symptom is `event:invariant`: damage that the checkers are meant to see.
+"""
+
+from assertions.brief import Brief
+from assertions.case import Case, Judge, Missing, shown
+from assertions.history import Event
+from assertions.verdict import Evidence, Judged, State
+
+NAME = "invariants"
+KIND = "invariant"
+
+
+def decide(case: Case) -> Judged:
+    breaches = [event for event in case.history.events if event.kind == KIND]
+    open_ones = [event for event in breaches if not _meant(case, event)]
+    limit = "no breach outside a fault that is meant to cause one"
+    figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
+    if open_ones:
+        first = open_ones[0]
+        return Judged(
+            NAME,
+            State.FAIL,
+            f"{len(open_ones)} breaches, the first: {first.detail}",
+            limit=limit,
+            observed=f"{len(open_ones)} breaches",
+            smallest_visible="1 breach",
+            since_ns=first.t_ns,
+            fault=case.fault_before(first.t_ns),
+            owner=first.proc or None,
+            evidence=shown([Evidence(event.t_ns, None, event.detail) for event in open_ones]),
+            figures=figures,
+        )
+    spoke = next(case.history.served(), None) is not None or bool(case.history.audits)
+    if not spoke:
+        because = "the server wrote neither a ledger row nor an audit, so its checks may not have run"
+        return Judged(NAME, State.UNKNOWN, because, limit=limit, because=because, figures=figures)
+    return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
+
+
+def _meant(case: Case, event: Event) -> bool:
+    return any(
+        window.planned is not None and window.planned.symptom == f"event:{KIND}" and window.holds(event.t_ns)
+        for window in case.windows
+    )
+
+
+def needs(brief: Brief) -> Missing | None:
+    if "arm" in brief.capabilities or "kv_live" in brief.capabilities:
+        return None
+    return Missing("the target does not report its invariants", "run the builtin target")
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide, needs)

@@ -1,0 +1,114 @@
+"""load: our own generator kept its promise. When it did not, no latency of this run means anything.
+
+It sent in time, dropped nothing outside fault windows, had processor to spare, and sent as much as was planned. A
+breach is UNKNOWN and voids the timing judges: a late question says nothing about the answer.
+"""
+
+import math
+
+import numpy as np
+
+from assertions import expression
+from assertions.brief import Brief
+from assertions.case import Case, Judge
+from assertions.history import DROPPED
+from assertions.verdict import Evidence, Judged, State
+from assertions.windows import NS
+from assertions.wording import seconds
+
+NAME = "load"
+LATENESS_FLOOR_S = 0.010
+LATENESS_SHARE = 0.05  # of the tightest latency limit
+DROPPED_MAX = 0.001
+CPU_MAX, CPU_BUSY_SHARE = 0.90, 0.05  # cores; more than this share of seconds above it
+SHORTFALL_SHARE, SHORTFALL_SD = 0.05, 5.0  # a Poisson plan may miss its mean; 5 SD is not chance
+
+
+def lateness_limit_s(brief: Brief) -> float:
+    """The larger of 10 ms and 5 % of the tightest latency limit that any check sets."""
+    limits = []
+    for check in brief.checks:
+        try:
+            parsed = expression.parse(check.that)
+        except ValueError:
+            continue  # the check's own judge complains
+        if parsed.family in ("ttft", "itl", "e2e", "tpot") and parsed.upward:
+            limits.append(parsed.value)
+    return max(LATENESS_FLOOR_S, LATENESS_SHARE * min(limits)) if limits else LATENESS_FLOOR_S
+
+
+def decide(case: Case) -> Judged:
+    requests = case.history.requests
+    measured = case.measured
+    late_s = ((requests.sent_ns - requests.intended_ns) / NS)[measured & requests.sent]
+    limit_s = lateness_limit_s(case.brief)
+    if not len(late_s):
+        because = "no request was sent in the measured phases"
+        return Judged(NAME, State.UNKNOWN, because, because=because, to_decide="a longer trial")
+    p99_s, max_s = float(np.quantile(late_s, 0.99)), float(late_s.max())
+    outside = measured & ~case.touched
+    dropped = int(np.count_nonzero(outside & requests.outcome.among(DROPPED)))
+    share = dropped / max(1, int(np.count_nonzero(outside)))
+    busy = _busy_share(case)
+    figures = {
+        "lateness_p99_s": p99_s,
+        "lateness_max_s": max_s,
+        "dropped_outside": dropped,
+        "dropped_in_windows": int(np.count_nonzero(measured & case.touched & requests.outcome.among(DROPPED))),
+        "sent": len(late_s),
+    } | ({} if busy is None else {"cpu_busy_share": busy})
+    breaches = []
+    if p99_s > limit_s:
+        worst = int(np.nanargmax(np.where(measured, requests.sent_ns - requests.intended_ns, np.nan)))
+        text = f"sent late: P99 {seconds(p99_s)}, at most {seconds(max_s)}; the limit is {seconds(limit_s)}"
+        breaches.append(Evidence(requests.start_of(worst), requests.id[worst], text))
+    if share > DROPPED_MAX:
+        row = int(np.flatnonzero(outside & requests.outcome.among(DROPPED))[0])
+        text = f"{dropped} arrivals dropped outside fault windows ({share:.2%}): our pool was full"
+        breaches.append(Evidence(requests.start_of(row), requests.id[row], text))
+    if busy is not None and busy > CPU_BUSY_SHARE:
+        breaches.append(Evidence(None, None, f"the generator's processor was full in {busy:.0%} of the seconds"))
+    breaches += _shortfall(case)
+    limit = f"sent within {seconds(limit_s)} (P99), at most {DROPPED_MAX:.1%} dropped, processor to spare, all sent"
+    observed = f"P99 {seconds(p99_s)}, {dropped} dropped"
+    if breaches:
+        return Judged(
+            NAME,
+            State.UNKNOWN,
+            breaches[0].text,
+            limit=limit,
+            observed=observed,
+            since_ns=breaches[0].t_ns,
+            owner="load",
+            evidence=tuple(breaches),
+            because=breaches[0].text,
+            to_decide="a quieter or larger machine for the generator, a lower rate, or a larger in_flight_max",
+            figures=figures,
+        )
+    text = f"{len(late_s)} sent in time (P99 {seconds(p99_s)} late), {dropped} dropped"
+    return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
+
+
+def _busy_share(case: Case) -> float | None:
+    """Share of samples in which the load process used a whole core; None when nobody measured it."""
+    cpu = case.history.samples("load.cpu")
+    return None if cpu is None or not len(cpu.value) else float(np.mean(cpu.value > CPU_MAX))
+
+
+def _shortfall(case: Case) -> list[Evidence]:
+    """Loads that sent fewer than planned. Only a run that came to its end can be short."""
+    if case.cut_short:
+        return []
+    requests, found = case.history.requests, []
+    for load in case.brief.loads:
+        if load.arrivals_planned is None:
+            continue
+        planned, came = load.arrivals_planned, int(np.count_nonzero(requests.load.among(load.id)))
+        slack = SHORTFALL_SHARE * planned + SHORTFALL_SD * math.sqrt(planned)
+        if came < planned - slack:
+            found.append(Evidence(None, None, f"{load.id}: {came} arrivals, {planned} were planned"))
+    return found
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide)

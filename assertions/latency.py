@@ -1,0 +1,119 @@
+"""Latencies of a run as columns, measured from the intended time, so that a late generator cannot flatter a server.
+
+A request that timed out waited at least until its end: it counts with that, or the slowest requests would leave the
+sample. Gaps between tokens (itl) come from the histogram, in buckets under 0.1 % wide.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.brief import Brief, Check
+from assertions.case import MEASURED, Case
+from assertions.history import Floats, Mask
+from assertions.windows import NS, inside, touched
+
+
+@dataclass(frozen=True)
+class Values:
+    """Sorted values in seconds with their weights and the times (ns) at which they began."""
+
+    seconds: Floats
+    weight: Floats
+    t_ns: Floats
+
+    @property
+    def n(self) -> int:
+        return int(self.weight.sum())
+
+    def over(self, limit_s: float, strict: bool) -> int:
+        """How many break "under the limit": above it, or at it too when the limit itself is not allowed."""
+        late = self.seconds >= limit_s if strict else self.seconds > limit_s
+        return int(self.weight[late].sum())
+
+    def quantile(self, q: float) -> float:
+        """The smallest value with at least a share q of all at or below it."""
+        cumulative = np.cumsum(self.weight)
+        return float(self.seconds[np.searchsorted(cumulative, q * cumulative[-1] - 1e-9)])
+
+    def mean(self) -> float:
+        return float(np.average(self.seconds, weights=self.weight))
+
+    def ranks(self, ranks: tuple[float, float]) -> tuple[float, float]:
+        """Values at 1-based ranks; a rank outside 1..n is infinite."""
+        cumulative = np.cumsum(self.weight)
+        low, high = ranks
+        found = [float(self.seconds[np.searchsorted(cumulative, r)]) if 1 <= r <= self.n else np.inf for r in ranks]
+        return (-np.inf if low < 1 else found[0]), (np.inf if high > self.n else found[1])
+
+
+def latencies(case: Case, metric: str, mask: Mask) -> Values:
+    """ttft, e2e or tpot of the requests in the mask that ended ok, or by a timeout."""
+    requests = case.history.requests
+    timeout = requests.outcome.among("timeout")
+    start, end = requests.intended_ns, requests.end_ns
+    first = np.where(np.isnan(requests.first_ns) & timeout, end, requests.first_ns)
+    if metric == "ttft":
+        values = first - start
+    elif metric == "e2e":
+        values = end - start
+    else:
+        more = requests.output_tokens - 1
+        values = np.where(more > 0, (requests.last_ns - requests.first_ns) / np.where(more > 0, more, 1), np.nan)
+        timeout = np.zeros_like(timeout)
+    keep = mask & (requests.ok | timeout) & ~np.isnan(values)
+    return _sorted(values[keep] / NS, np.ones(int(keep.sum())), start[keep])
+
+
+def gaps(case: Case, loads: frozenset[str] | None, spans: list[tuple[float, float]], out: bool) -> Values:
+    """itl from the histogram windows that lie in the measured phases: out of the spans, or (not `out`) within them."""
+    hist = case.history.histogram("itl")
+    end = hist.t_ns + hist.width_ns
+    keep = inside(hist.t_ns, case.spans(*MEASURED)) if case.history.phases else np.ones(len(hist.t_ns), dtype=bool)
+    if loads is not None:
+        keep &= hist.load.among(*loads)
+    touching = np.zeros(len(keep), dtype=bool)
+    for start_ns, end_ns in spans:
+        touching |= (hist.t_ns <= end_ns) & (end >= start_ns)
+    keep &= ~touching if out else touching
+    # The upper edge would flatter nobody, the lower edge is what the row says; the middle is within 0.05 %.
+    middle = hist.bucket[keep] * 1.0005
+    return _sorted(middle / NS, hist.n[keep], hist.t_ns[keep])
+
+
+def _sorted(seconds: Floats, weight: Floats, t_ns: Floats) -> Values:
+    order = np.argsort(seconds, kind="stable")
+    return Values(seconds[order], weight[order], t_ns[order])
+
+
+def chosen_loads(brief: Brief, check: Check) -> frozenset[str] | None:
+    """The loads a check is about; None: all of them."""
+    if check.load is not None:
+        return frozenset({check.load})
+    if check.group is not None:
+        return frozenset(load.id for load in brief.loads if load.group == check.group)
+    return None
+
+
+def chosen(case: Case, check: Check) -> Mask:
+    """The measured requests that a check is about, by load, group and `where`."""
+    requests = case.history.requests
+    mask = case.measured.copy()
+    if check.load is not None:
+        mask &= requests.load.among(check.load)
+    if check.group is not None:
+        mask &= requests.group.among(check.group)
+    match check.where:
+        case "all":
+            return mask
+        case "outside":
+            return mask & ~case.touched
+    return mask & touched(requests, [window for window in case.windows if window.row.id == check.where])
+
+
+def spans_of(case: Case, where: str) -> tuple[list[tuple[float, float]], bool]:
+    """The fault windows that a `where` speaks of, and whether it means outside of them."""
+    spans: list[tuple[float, float]] = [
+        (w.arm_ns, w.end_ns) for w in case.windows if where in ("outside", "all", w.row.id)
+    ]
+    return ([], True) if where == "all" else (spans, where == "outside")

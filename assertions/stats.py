@@ -1,0 +1,125 @@
+"""The statistics that judges lean on. Each function is small, exact where it can be, and says its error rate.
+
+ALPHA is the chance, one-sided, that a judge calls FAIL at exactly the limit, if its samples were independent. They
+are not quite, so the true rates are simulated (`python -m assertions.power`) and printed in the docs.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+ALPHA = 0.01
+POWER = 0.9  # "smallest visible" means seen in nine runs of ten
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line through points: `slope` with its interval, one-sided ALPHA at each end."""
+
+    slope: float
+    low: float
+    high: float
+    level: float  # of the line at the mean of x
+    residual_sd: float
+    points: int
+
+
+def line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> Line:
+    """Least squares with a t interval. Needs 3 points; fewer are an AssertionError: the judge must count first."""
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    n = len(xs)
+    assert n >= 3, f"a line with an interval needs 3 points, not {n}"
+    centred = xs - xs.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ ys) / spread
+    residual = ys - ys.mean() - slope * centred
+    sd = math.sqrt(float(residual @ residual) / (n - 2))
+    margin = t_quantile(1 - alpha, n - 2) * sd / math.sqrt(spread)
+    return Line(slope, slope - margin, slope + margin, float(ys.mean()), sd, n)
+
+
+def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
+    """The slope above a limit that `line` would find with the given power: (t_alpha + t_power) standard errors."""
+    xs = np.asarray(x, np.float64)
+    df = len(xs) - 2
+    error = residual_sd / math.sqrt(float(((xs - xs.mean()) ** 2).sum()))
+    return (t_quantile(1 - alpha, df) + t_quantile(power, df)) * error
+
+
+def smallest_decidable_sd(blocks: int, alpha: float = ALPHA, power: float = POWER) -> float:
+    """The smallest budget, as growth over the run in SD of the block values, under which a clean series PASSes.
+
+    With `power`, for equally spaced blocks. Below it most clean runs end UNKNOWN, so asking is a waste.
+    """
+    return smallest_visible(np.arange(blocks) / blocks, 1.0, alpha, power)
+
+
+def theil_sen(x: ArrayLike, y: ArrayLike) -> float:
+    """The median of all pairwise slopes: reported beside the interval, because one odd block cannot move it."""
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    first, second = np.triu_indices(len(xs), 1)
+    return float(np.median((ys[second] - ys[first]) / (xs[second] - xs[first])))
+
+
+def binomial_floor(quantile: float, over: int = 0, alpha: float = ALPHA) -> int:
+    """The smallest n that may claim "the quantile is under the limit" with `over` values above it.
+
+    P(at most `over` of n lie above | share above = 1 - quantile) <= alpha. MLPerf's early stopping: 459, 662, 2010 for
+    0, 1, 10 above P99.
+    """
+    from scipy.special import bdtr
+
+    low, high = over, over + 1
+    while bdtr(over, high, 1 - quantile) > alpha:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bdtr(over, middle, 1 - quantile) <= alpha else (middle, high)
+    return high
+
+
+def over_allowed(n: int, quantile: float, alpha: float = ALPHA) -> int:
+    """How many of n values may lie above the limit and still PASS; -1 when n is under the floor."""
+    from scipy.special import bdtr
+
+    counts = np.arange(int(n * (1 - quantile)) + 2)
+    return int(np.searchsorted(bdtr(counts, n, 1 - quantile), alpha, side="right")) - 1
+
+
+def over_tolerated(n: int, quantile: float, alpha: float = ALPHA) -> int:
+    """From one more than this many of n above the limit it is a FAIL: P(this many or more) <= alpha."""
+    from scipy.special import bdtrc
+
+    counts = np.arange(n + 1)
+    return int(np.argmax(bdtrc(counts, n, 1 - quantile) <= alpha)) if n else 0
+
+
+def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, int]:
+    """1-based ranks of the ordered values that enclose a quantile, one-sided alpha at each end.
+
+    0 or n + 1 is an end that n values cannot bound.
+    """
+    from scipy.special import bdtr
+
+    ranks = np.arange(n)
+    cumulative = bdtr(ranks, n, quantile)
+    low = int(np.searchsorted(cumulative, alpha, side="right"))  # P(fewer than `low` values lie below) <= alpha
+    high = int(np.searchsorted(cumulative, 1 - alpha, side="left")) + 1
+    return low, high
+
+
+def share_interval(count: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
+    """Clopper-Pearson, one-sided alpha at each end."""
+    from scipy.special import betaincinv
+
+    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, alpha))
+    high = 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - alpha))
+    return low, high
+
+
+def t_quantile(probability: float, df: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, probability))

@@ -1,0 +1,139 @@
+"""The time in which a fault may show, and whom it may hurt.
+
+    arm_ns         first_ns            heal_ns              end_ns
+      |--- armed ---|--- breaking -------|--- recovering ------|
+      ^ outcomes that `expect` allows are allowed to its victims here, trends leave it out, ceilings keep it
+
+A fault that never fired explains nothing: it opens no window.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.brief import Brief, Expect, PlannedFault
+from assertions.history import FaultRow, Fire, Floats, History, Mask, Requests
+
+NS = 1_000_000_000
+RECOVER_DEFAULT_S = 30.0
+# Marks, log lines and ledger rows are written a little after the moment they speak of.
+SLACK_NS = 2 * NS
+
+
+@dataclass(frozen=True)
+class Window:
+    """One occurrence of a fault that fired. `end_ns` is after the recovery margin; None of it lies outside the run."""
+
+    row: FaultRow
+    planned: PlannedFault | None  # None: the history knows a fault that the plan does not
+    arm_ns: int
+    first_ns: int
+    heal_ns: int | None
+    end_ns: int
+    fires: tuple[Fire, ...]
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def expect(self) -> Expect:
+        return self.planned.expect if self.planned else Expect()
+
+    def overlaps(self, start_ns: float, end_ns: float) -> bool:
+        return start_ns <= self.end_ns and end_ns >= self.arm_ns
+
+    def holds(self, t_ns: float, slack_ns: int = SLACK_NS) -> bool:
+        return self.arm_ns <= t_ns <= self.end_ns + slack_ns
+
+
+@dataclass(frozen=True)
+class Victims:
+    """Rows of `Requests` that one window may hurt. `named` are those that the injector itself named."""
+
+    rows: frozenset[int]
+    named: frozenset[int]
+
+
+def windows(history: History, brief: Brief) -> tuple[Window, ...]:
+    """One window for each occurrence that fired, in the order of arming."""
+    planned = {(fault.id, fault.n): fault for fault in brief.faults}
+    made = []
+    for row in history.faults:
+        if row.fired <= 0 or row.arm_ns is None:
+            continue
+        fires = tuple(fire for fire in history.fires if (fire.fault, fire.n) == (row.id, row.n))
+        first_ns = row.first_ns if row.first_ns is not None else (fires[0].t_ns if fires else row.arm_ns)
+        plan = planned.get((row.id, row.n))
+        end_ns = history.end_ns if row.heal_ns is None else recovered_by(history, row.heal_ns, plan)
+        made.append(Window(row, plan, row.arm_ns, first_ns, row.heal_ns, max(end_ns, row.arm_ns), fires))
+    return tuple(sorted(made, key=lambda window: (window.arm_ns, window.name)))
+
+
+def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -> int:
+    """When the margin after healing is over: `recover` seconds, or the completion that makes `recover.completed`."""
+    expect = planned.expect if planned else Expect()
+    if expect.recover_completed is not None:
+        ends = history.requests.end_ns[history.requests.ok]
+        after = np.sort(ends[ends > heal_ns])
+        if len(after) >= expect.recover_completed > 0:
+            return int(after[expect.recover_completed - 1])
+        return max(history.end_ns, heal_ns)
+    seconds = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
+    return heal_ns + round(seconds * NS)
+
+
+def inside(times_ns: Floats, spans: Iterable[tuple[float, float]]) -> Mask:
+    """Which of the moments lie in one of the spans."""
+    found = np.zeros(len(times_ns), dtype=bool)
+    for start_ns, end_ns in spans:
+        found |= (times_ns >= start_ns) & (times_ns <= end_ns)
+    return found
+
+
+def touched(requests: Requests, found: Sequence[Window]) -> Mask:
+    """Requests whose life overlaps one of the windows. One without an end lives to the end of time."""
+    start = np.where(requests.sent, np.fmin(requests.sent_ns, requests.intended_ns), requests.intended_ns)
+    # A dropped arrival lives for the moment at which it should have been sent.
+    end = np.where(requests.sent, np.where(np.isnan(requests.end_ns), np.inf, requests.end_ns), start)
+    mask = np.zeros(len(requests), dtype=bool)
+    for window in found:
+        mask |= (start <= window.end_ns) & (end >= window.arm_ns)
+    return mask
+
+
+def victims(window: Window, requests: Requests, client_of: dict[str, str]) -> Victims:
+    """Whom this window may hurt, by its `victims` word.
+
+    hit    requests that the injector named; a fire that names none hits everyone of its group in flight at that moment
+    scope  every request of the window in the fault's group and load (other scopes do not show on the client's side)
+    all    every request of the window
+    """
+    living = touched(requests, [window])
+    named = _named(window, requests, client_of)
+    word = window.expect.victims
+    if word == "all":
+        return Victims(frozenset(np.flatnonzero(living).tolist()), named)
+    if word == "scope":
+        scope = window.planned.scope if window.planned else {}
+        for key, column in (("group", requests.group), ("load", requests.load)):
+            if key in scope:
+                living &= column.among(scope[key])
+        return Victims(frozenset(np.flatnonzero(living).tolist()) | named, named)
+    rows = set(named)
+    for fire in window.fires:
+        if not fire.requests:
+            mask = _in_flight(requests, fire.t_ns)
+            rows |= set(np.flatnonzero(mask & requests.group.among(fire.group) if fire.group else mask).tolist())
+    return Victims(frozenset(rows), named)
+
+
+def _named(window: Window, requests: Requests, client_of: dict[str, str]) -> frozenset[int]:
+    names = (client_of.get(name, name) for fire in window.fires for name in fire.requests)
+    return frozenset(requests.row_of[name] for name in names if name in requests.row_of)
+
+
+def _in_flight(requests: Requests, t_ns: int) -> Mask:
+    end = np.where(np.isnan(requests.end_ns), np.inf, requests.end_ns)
+    return requests.sent & (requests.sent_ns <= t_ns) & (end >= t_ns)

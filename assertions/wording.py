@@ -1,0 +1,69 @@
+"""Numbers as people read them. Every text of a verdict goes through here, so units look alike everywhere."""
+
+import math
+
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def seconds(value_s: float) -> str:
+    """0.0123 -> '12.3 ms', 75 -> '75 s', 4000 -> '66.7 min'."""
+    size = abs(value_s)
+    if not math.isfinite(value_s):
+        return "never"
+    if size < 1.0:
+        return f"{value_s * 1e3:.3g} ms"
+    if size < 600.0:
+        return f"{value_s:.3g} s"
+    return f"{value_s / 60:.3g} min" if size < 7200.0 else f"{value_s / 3600:.3g} h"
+
+
+def duration(value_s: float) -> str:
+    """A span to type into a scenario: 300 -> '5m', 90 -> '90s', 7200 -> '2h'; rounded up to whole seconds."""
+    whole = math.ceil(value_s)
+    for unit_s, unit in ((3600, "h"), (60, "m")):
+        if whole >= unit_s and whole % unit_s == 0:
+            return f"{whole // unit_s}{unit}"
+    return f"{whole}s"
+
+
+def since_start(t_ns: int | float) -> str:
+    """A moment of the run: '00:12:03.250'."""
+    total_ms = int(t_ns) // 1_000_000
+    hours, rest = divmod(total_ms, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    return f"{hours:02d}:{minutes:02d}:{rest // 1000:02d}.{rest % 1000:03d}"
+
+
+def amount(value: float, dimension: str) -> str:
+    """A value of a check metric in its own unit; `dimension` as in assertions.expression."""
+    match dimension:
+        case "time":
+            return seconds(value)
+        case "share":
+            return f"{value * 100:.3g} %"
+        case "per_second":
+            return f"{value:.4g}/s"
+        case "bytes":
+            return size(value)
+        case "bytes_per_hour":
+            return f"{size(value)}/h"
+        case "count_per_hour":
+            return f"{value:.3g}/h"
+    return f"{value:.4g}"
+
+
+def size(value_bytes: float) -> str:
+    for unit_bytes, unit in _BYTES:
+        if abs(value_bytes) >= unit_bytes:
+            return f"{value_bytes / unit_bytes:.3g} {unit}"
+    return f"{value_bytes:.3g} B"
+
+
+def between(low: float, high: float, dimension: str) -> str:
+    return f"{amount(low, dimension)} .. {amount(high, dimension)}"
+
+
+def some(names: list[str], shown: int = 5) -> str:
+    """'a, b, c and 40 more': a list that never floods a report."""
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
