@@ -45,7 +45,7 @@ class Effect:
         self._seed, self._clock_ns, self._waiter, self._on_over = seed, clock_ns, waiter, on_over
         self._gone = threading.Event()
         self._released = False
-        self._call_on_release: list[Callable[[], None]] = []
+        self._call_on_release: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -67,7 +67,7 @@ class Effect:
         """True once the fault is healed: stop hanging."""
         return self._released
 
-    def on_release(self, call: Callable[[], None]) -> None:
+    def on_release(self, call: Callable[[], object]) -> None:
         """Call back once when released (at once if it is already), from the thread that heals; keep it short."""
         with self._lock:
             if not self._released:
@@ -99,7 +99,7 @@ class Effect:
         return f"Effect({self.kind.value}, fault={self.fault}/{self.n}, hit={self.hit}, argument={self.argument!r})"
 
 
-def call_all(calls: Iterable[Callable[[], None]]) -> None:
+def call_all(calls: Iterable[Callable[[], object]]) -> None:
     """Make every call even when one raises, then raise: one bad callback must not keep others hanging."""
     errors: list[Exception] = []
     for call in calls:

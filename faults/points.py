@@ -13,11 +13,12 @@ How to add a point, in the layer that owns it:
    (`before`), where all is done (`after`), or where the work is on its way (`in_flight`):
 
        if faults.armed:
-           faults.fire(TAKE, key=request_id, size_bytes=n * block_bytes, group=group, phase=phase)
+           faults.fire(TAKE, request=request_id, size_bytes=n * block_bytes, group=group, session=None, phase=phase)
 
    A `raise` leaves by itself. For the other kinds `fire` returns an Effect and the crossing code does what
    `effect.kind` says; nothing may be ignored, or an armed fault would count as fired and break nothing.
-   Several threads cross it? Pass a `key` that tells them apart (the request id), or hit numbers depend on order.
+   Skip, interval, space and chance count per `key`. Does one thread cross it? Leave the key out, so that they count all
+   crossings (`request=` still names the victim). Do several? Pass what tells them apart, or hits depend on order.
 
 3. Add it to the catalogue (`runtime/points.py`), fire it in a test of the layer, and let a part that does not know the
    injector show the symptom: that is the second half of the evidence.

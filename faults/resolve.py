@@ -56,8 +56,9 @@ def _resolve_one(spec: FaultSpec, catalogue: Catalogue, problems: list[str]) -> 
 
 
 def _scope_problems(spec: FaultSpec, point: Point) -> list[str]:
+    passed = ", ".join(point.scope) or "none"
     return [
-        f'scope.{name}: "{point.name}" does not pass {name}, so it would never match{did_you_mean(name, point.scope)}'
+        f'scope.{name}: "{point.name}" does not pass {name}, so nothing would match; it passes {passed}'
         for name, _ in spec.scope.wanted()
         if name not in point.scope
     ]

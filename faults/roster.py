@@ -64,10 +64,10 @@ class Roster:
     def tick(self, now_ns: int) -> None:
         """Heal what `for` or ttl has ended, and finish what only waited for its last effect."""
         for life in self._lives.values():
-            life.effects = [effect for effect in life.effects if effect.due_ns > now_ns]
             if life.state in CAN_FIRE and (ended_by := life.ended_by(now_ns)):
                 self.heal(life, ended_by, now_ns)
             else:
+                life.effects = [effect for effect in life.effects if effect.due_ns > now_ns]
                 self._finish_if_quiet(life, now_ns)
 
     def arming_problems(self, specs: Sequence[FaultSpec]) -> list[str]:

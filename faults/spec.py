@@ -28,7 +28,7 @@ POINT_NAME = re.compile(rf"{_NAME}(\.{_NAME})+")
 ACTION_WORD = re.compile(_NAME)
 FAULT_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.+-]+")
-_DURATION = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(DURATION_UNITS_S)})")
+_DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(DURATION_UNITS_S)})")
 _AFTER = re.compile(rf"({FAULT_ID.pattern})\.(fired|healed)")
 _DO_HELP = 'write "point: action [argument]", e.g. "device.launch: hang 20s"'
 
