@@ -94,9 +94,9 @@ def _value(text: str, name: str, unit: Unit) -> float:
             case Unit.BYTES:
                 return float(parse_bytes(text))
             case Unit.SHARE if text.endswith("%") and name.startswith("drift."):
-                return float(text.removesuffix("%")) / 100  # a drift can exceed 100 %
+                return _per(text, "%") / 100  # a drift can exceed 100 %
             case Unit.SHARE:
-                return parse_share(text if text.endswith("%") else float(text))
+                return parse_share(text if text.endswith("%") else _per(text, ""))
             case Unit.PER_SECOND:
                 return _per(text, "/s")
             case Unit.BYTES_PER_HOUR if text.endswith("/h"):

@@ -136,8 +136,9 @@ def _written(table: BaseModel, name: str, path: Path, keys: tuple[str, ...]) -> 
     """A feature for each key whose value is not the default."""
     for field_name, field in type(table).model_fields.items():
         key = field.alias or field_name
-        default = field.get_default(call_default_factory=False)
-        if field.default_factory is not None:
-            default = type(getattr(table, field_name))()
-        if key in keys and getattr(table, field_name) != default:
+        if key not in keys:
+            continue
+        value = getattr(table, field_name)
+        default = {} if field.default_factory is dict else field.default
+        if value != default:
             yield Feature(f"{name}.{key}", (*path, key))

@@ -95,12 +95,20 @@ def parse_share(value: object) -> float:
 
 def show_seconds(value_s: float) -> str:
     """A time as one writes it: 0.25 -> "250ms", 90 -> "90s", 7200 -> "2h"."""
-    if value_s < 1:
+    if 0 < value_s < 1:
         return f"{value_s * 1000:g}ms"
     for unit in ("h", "m"):
         if value_s >= 2 * SECONDS[unit] and value_s % SECONDS[unit] == 0:
             return f"{value_s / SECONDS[unit]:g}{unit}"
     return f"{value_s:g}s"
+
+
+def show_bytes(value_bytes: int) -> str:
+    """A size as one writes it: 4294967296 -> "4GiB"; 0 -> "0KiB"."""
+    for unit in ("GiB", "MiB"):
+        if value_bytes >= BYTES[unit] and value_bytes % BYTES[unit] == 0:
+            return f"{value_bytes // BYTES[unit]}{unit}"
+    return f"{value_bytes / BYTES['KiB']:g}KiB"
 
 
 def _split(text: str) -> tuple[float, str]:

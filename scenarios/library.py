@@ -1,0 +1,49 @@
+"""The scenarios that come with seatrial, by name."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from scenarios.problems import Problem, ScenarioProblems
+
+FOLDER: Final = Path(__file__).with_name("library")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    path: Path
+    means: str
+    """What a FAIL of it would mean."""
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The file of a library scenario or of one's own. `ScenarioProblems` when it is neither.
+
+    A name is a word without "/" and ".toml"; everything else is a path.
+    """
+    given = str(name_or_path)
+    shipped = FOLDER / f"{given}.toml"
+    if "/" not in given and not given.endswith(".toml") and shipped.is_file():
+        return shipped
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    close = get_close_matches(path.stem, names(), 1, 0.6)
+    remedy = f'did you mean "{close[0]}"?' if close else f"a path, or one of: {', '.join(names())}"
+    raise ScenarioProblems([Problem(given, 0, 0, "", "", "no such file, and no scenario of this name", remedy)])
+
+
+def names() -> list[str]:
+    """Names of the library's scenarios, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def entries() -> Iterator[Entry]:
+    """The library with what each scenario means; read without checking, so that it is quick."""
+    for name in names():
+        path = FOLDER / f"{name}.toml"
+        yield Entry(name, path, str(tomllib.loads(path.read_text(encoding="utf-8"))["means"]))
