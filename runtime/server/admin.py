@@ -1,0 +1,206 @@
+"""/admin/*: arming, healing, audits and drain, for the harness. Loopback, an own port, a token; absent by default.
+
+Arming goes to the bus at once, past the engine's mailbox: a hung engine must be healable. Audit and drain are the
+engine's own work, so they go through the mailbox and wait with a bound.
+"""
+
+import asyncio
+import hmac
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from faults import FaultSpec, SpecError, UnknownName
+from runtime.core.edge import Call
+from runtime.server.app import ERRORS, read_body
+from runtime.server.door import Door, Turned
+from runtime.server.errors import problem
+from runtime.server.outcomes import Outcomes
+
+T = TypeVar("T")
+_SCOPES = ("live", "quiesce", "drain")
+_ENGINE_WAIT_S = 10.0
+_BODY_BYTES_MAX = 256 * 1024
+
+
+def make_admin(door: Door, outcomes: Outcomes, token: str, flush: Callable[[], None]) -> ASGIApp:
+    """`flush` writes marks and events down, so that an audit's reader finds everything that happened before it."""
+    admin = Admin(door, outcomes, flush)
+    routes = [
+        Route("/admin/faults", admin.arm, methods=["POST"]),
+        Route("/admin/faults", admin.faults, methods=["GET"]),
+        Route("/admin/faults", admin.heal_all, methods=["DELETE"]),
+        Route("/admin/faults/{fault}", admin.heal, methods=["DELETE"]),
+        Route("/admin/heartbeat", admin.heartbeat, methods=["POST"]),
+        Route("/admin/audit", admin.audit, methods=["POST"]),
+        Route("/admin/drain", admin.drain, methods=["POST"]),
+        Route("/admin/info", admin.info, methods=["GET"]),
+    ]
+    return Gate(Starlette(routes=routes, exception_handlers=ERRORS), token)
+
+
+class Gate:
+    """Lets nobody in without the token, nor under a foreign Host: no web page that rebinds a name may arm faults."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Checked before any route is looked up, so that a stranger does not even learn which there are."""
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
+        if host not in ("127.0.0.1", "localhost", "[::1]"):
+            await problem(403, "the admin port answers to loopback names only", "wrong_host").response()(
+                scope, receive, send
+            )
+            return
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+            await problem(401, "send Authorization: Bearer <admin token>", "wrong_token").response()(
+                scope, receive, send
+            )
+            return
+        await self._app(scope, receive, send)
+
+
+class Admin:
+    """The endpoints."""
+
+    def __init__(self, door: Door, outcomes: Outcomes, flush: Callable[[], None]) -> None:
+        self._door = door
+        self._served = door.served
+        self._outcomes = outcomes
+        self._flush = flush
+
+    async def arm(self, request: Request) -> Response:
+        """One FaultSpec or a list of them: all are armed, or none."""
+        try:
+            raw = json.loads(await read_body(request, _BODY_BYTES_MAX))
+            specs = [FaultSpec.from_json(each) for each in (raw if isinstance(raw, list) else [raw])]
+            self._served.env.faults.arm(specs)
+        except Turned as turned:
+            return turned.problem.response()
+        except SpecError as error:
+            return problem(400, str(error), "bad_fault").response()
+        except ValueError as error:
+            return problem(400, f"the body is not JSON: {error}", "invalid_json").response()
+        return JSONResponse({"armed": [{"id": spec.id, "n": spec.n} for spec in specs]})
+
+    async def faults(self, _: Request) -> Response:
+        """All that were armed, as they stand."""
+        return JSONResponse({"faults": [state.to_json() for state in self._served.env.faults.states()]})
+
+    async def heal(self, request: Request) -> Response:
+        """End one fault, all its occurrences or the `n`-th."""
+        n = request.query_params.get("n")
+        if n is not None and not n.isdecimal():
+            return problem(400, f'n "{n}" is no occurrence; give 0, 1, ...', "invalid_value", "n").response()
+        try:
+            ended = self._served.env.faults.heal(request.path_params["fault"], "harness", int(n) if n else None)
+        except UnknownName as error:
+            return problem(404, str(error), "unknown_fault").response()
+        return JSONResponse({"healed": ended})
+
+    async def heal_all(self, _: Request) -> Response:
+        """End every fault."""
+        return JSONResponse({"healed": self._served.env.faults.heal_all("harness")})
+
+    async def heartbeat(self, _: Request) -> Response:
+        """Whoever armed is still alive."""
+        self._served.env.faults.beat()
+        return JSONResponse({"t_ns": self._served.env.clock.now_ns()})
+
+    async def audit(self, request: Request) -> Response:
+        """Who holds what, as the engine and the server know it. `scope`: live, quiesce or drain."""
+        scope = request.query_params.get("scope", "live")
+        if scope not in _SCOPES:
+            return problem(
+                400, f'scope "{scope}" is unknown; give one of {", ".join(_SCOPES)}', "invalid_value", "scope"
+            ).response()
+        try:
+            found = await self._on_engine(lambda: self._served.audit(scope), _ENGINE_WAIT_S)
+        except TimeoutError:
+            return _busy()
+        rows = [asdict(row) for row in found]
+        for row in rows:
+            row["owner"] = self._outcomes.name(row["owner"])
+        t_ns = rows[0]["t_ns"] if rows else self._served.env.clock.now_ns()
+        rows.append(self._own_row(t_ns, scope))
+        self._flush()
+        self._outcomes.audit(rows)
+        return JSONResponse({"t_ns": t_ns, "rows": rows})
+
+    async def drain(self, request: Request) -> Response:
+        """Take nothing new and wait up to `timeout_s` (30) for those inside. It can't be undone."""
+        try:
+            timeout_s = float(request.query_params.get("timeout_s", "30"))
+        except ValueError:
+            return problem(400, "timeout_s must be a number of seconds", "invalid_value", "timeout_s").response()
+        self._door.closed = problem(503, "the server is draining", "draining")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._door.empty.wait()
+            await self._on_engine(self._served.drain, _ENGINE_WAIT_S)
+        except TimeoutError:
+            if not self._door.open:
+                return _busy()
+        self._flush()
+        open_now = len(self._door.open)
+        return JSONResponse({"t_ns": self._served.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})
+
+    async def info(self, _: Request) -> Response:
+        """What is on trial."""
+        return JSONResponse({"pid": os.getpid(), "model": self._served.model, **self._served.info})
+
+    def _own_row(self, t_ns: int, scope: str) -> dict[str, object]:
+        return {
+            "t_ns": t_ns,
+            "scope": scope,
+            "name": "server.exchanges",
+            "kind": "live",
+            "owner": "",
+            "value": len(self._door.open),
+            "expected": None if scope == "live" else 0,
+            "unit": "requests",
+            "history": " ".join(exchange.caller.request for exchange in list(self._door.open.values())[:8]),
+        }
+
+    async def _on_engine(self, do: Callable[[], T], wait_s: float) -> T:
+        """Run on the engine's thread between two steps. Errors: TimeoutError; whatever `do` raises."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def hand_back(value: T | None, error: BaseException | None) -> None:
+            if answer.done():
+                return  # nobody waits any more
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(value)  # type: ignore[arg-type]
+
+        def call() -> None:
+            # An error of the audit belongs to who asked for it and must not end the engine's thread.
+            value, error = None, None
+            try:
+                value = do()
+            except Exception as raised:
+                error = raised
+            loop.call_soon_threadsafe(hand_back, value, error)
+
+        self._served.mailbox.post(Call(call))
+        async with asyncio.timeout(wait_s):
+            return await answer
+
+
+def _busy() -> Response:
+    text = f"the engine did not come round to it in {_ENGINE_WAIT_S:g} s; heal what hangs it and ask again"
+    return problem(504, text, "engine_busy").response()

@@ -1,0 +1,128 @@
+"""POST /v1/completions: what it asks, and how its answer looks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from runtime.core.errors import InvalidRequest
+from runtime.core.work import Sampled
+from runtime.server.door import Ask
+from runtime.server.ports import Tokenizer
+from runtime.server.reply import Json
+from runtime.server.schema import CompletionRequest, Generation
+from runtime.server.text import BROKEN
+
+_MAX_TOKENS = 16  # OpenAI's default
+
+
+def ask(request: CompletionRequest, tokenizer: Tokenizer) -> Ask:
+    """The request in the door's terms. Errors: InvalidRequest."""
+    return generation(
+        request,
+        tokenizer,
+        prompt=_prompt(request.prompt, tokenizer),
+        param="prompt",
+        max_tokens=request.max_tokens or _MAX_TOKENS,
+        logprobs=request.logprobs,
+    )
+
+
+def generation(
+    request: Generation,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    param: str,
+    max_tokens: int | None,
+    logprobs: int | None,
+) -> Ask:
+    """What both endpoints share."""
+    stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
+    stop_tokens = frozenset() if request.ignore_eos else tokenizer.stop_tokens
+    return Ask(
+        prompt=prompt,
+        param=param,
+        max_tokens=max_tokens,
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        seed=request.seed,
+        logprobs=logprobs,
+        stops=tuple(stops),
+        stop_tokens=stop_tokens | frozenset(request.stop_token_ids or ()),
+        stream=request.stream,
+        include_usage=request.stream_options is not None and request.stream_options.include_usage,
+        token_ids=request.return_token_ids,
+    )
+
+
+def _prompt(prompt: str | list[int] | list[str] | list[list[int]], tokenizer: Tokenizer) -> list[int]:
+    """One prompt, as text or ids, bare or as the only one of a list."""
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        if len(prompt) > 1:
+            raise InvalidRequest(
+                f"{len(prompt)} prompts were given; send one request for each", "prompt", "batch_prompt"
+            )
+        prompt = prompt[0]
+    if isinstance(prompt, str):
+        return tokenizer.encode(prompt)
+    return [token for token in prompt if isinstance(token, int)]
+
+
+class CompletionRendering:
+    """`object: text_completion`, whole and in chunks of the same shape."""
+
+    def __init__(self, answer_id: str, created: int, model: str, asked: Ask, tokenizer: Tokenizer) -> None:
+        self._base = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": created, "model": model}
+        self._asked = asked
+        self._tokenizer = tokenizer
+        self._offset = 0
+
+    def opening(self) -> list[Json]:
+        """None: the first chunk has text."""
+        return []
+
+    def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
+        """Some text."""
+        return self._chunk([self._choice(text, sampled, None)])
+
+    def closing(self, finish: str) -> Json:
+        """No text, and the reason."""
+        return self._chunk([self._choice("", (), finish)])
+
+    def counts(self, usage: Json) -> Json:
+        """No choice, and the counts."""
+        return {**self._base, "choices": [], "usage": usage}
+
+    def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
+        """All at once."""
+        return {**self._base, "choices": [self._choice(text, sampled, finish)], "usage": usage}
+
+    def _chunk(self, choices: list[dict[str, Any]]) -> Json:
+        # With include_usage every chunk has the key; null until the last.
+        usage = {"usage": None} if self._asked.include_usage else {}
+        return {**self._base, "choices": choices, **usage}
+
+    def _choice(self, text: str, sampled: Sequence[Sampled], finish: str | None) -> dict[str, Any]:
+        logprobs = self._logprobs(sampled) if self._asked.logprobs is not None and sampled else None
+        choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": finish}
+        if self._asked.token_ids:
+            choice["token_ids"] = [each.token for each in sampled]
+        return choice
+
+    def _logprobs(self, sampled: Sequence[Sampled]) -> dict[str, list[Any]]:
+        """Four parallel lists, a place for each token."""
+        decode, offsets = self._tokenizer.decode, []
+        for each in sampled:
+            offsets.append(self._offset)
+            self._offset += len(decode([each.token]))
+        return {
+            "tokens": [token_name(decode, each.token) for each in sampled],
+            "token_logprobs": [each.logprob for each in sampled],
+            "top_logprobs": [{token_name(decode, token): logprob for token, logprob in each.top} for each in sampled],
+            "text_offset": offsets,
+        }
+
+
+def token_name(decode: Callable[[Sequence[int]], str], token: int) -> str:
+    """A token's text; its id, as vLLM writes it, when it has none of its own. Two names must never fall together:
+    the alternatives are keys of an object, and a lost one would change the margin between the best two."""
+    text = decode([token])
+    return f"token_id:{token}" if not text or BROKEN in text else text

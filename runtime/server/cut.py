@@ -1,0 +1,106 @@
+"""Listening sockets on uvicorn's HTTP/1.1 protocol, with a way to cut a connection in the middle of an answer.
+
+`transport.abort()` closes the socket at once: what the kernel has is delivered, the last chunk is not, so a client
+sees a chunked body without its end. Raising in the application would do the same only after a flush that a client who
+does not read can hold up for ever.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+_ABORT = "seatrial.abort"
+_KEEP_ALIVE_S = 65
+_BACKLOG = 2048
+# Small, so that a client that does not read is noticed after some hundred tokens and not after megabytes.
+_SEND_BUFFER_BYTES = 64 * 1024
+
+
+def abort_of(scope: Scope) -> Callable[[], None]:
+    """The call that cuts this request's connection."""
+    abort: Callable[[], None] = scope["extensions"][_ABORT]
+    return abort
+
+
+class CuttableProtocol(H11Protocol):
+    """Puts the transport's `abort` into each request's scope."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """One connection; every request on it gets the same `abort`."""
+        super().connection_made(transport)
+        app = self.app
+
+        async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
+            scope.setdefault("extensions", {})[_ABORT] = transport.abort
+            await app(scope, receive, send)
+
+        self.app = with_abort
+
+
+class Listener:
+    """One application on one socket; no signal handlers and no loop of its own, so several share a process."""
+
+    def __init__(self, app: ASGIApp, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self._sock = sock
+        self._state = ServerState()
+        self._config = uvicorn.Config(
+            app,
+            http=CuttableProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+        )
+        self._config.load()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._sock.getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Take connections from now on."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: CuttableProtocol(self._config, self._state, {}, loop), sock=self._sock, backlog=_BACKLOG
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more, let answers under way end for `grace_s`, then cut what is left."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=grace_s)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        for task in list(self._state.tasks):
+            task.cancel()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=grace_s)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that holds the port and does not listen yet. Errors: OSError when it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,67 @@
+"""What a client is told when it gets no answer: `{"error": {message, type, param, code}}`, as OpenAI and vLLM do."""
+
+from dataclasses import dataclass
+
+from starlette.responses import JSONResponse
+
+from faults.points import Severity
+from runtime.core.edge import End
+from runtime.core.errors import RuntimeFailure
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+    504: "timeout_error",
+}
+RETRY_AFTER_S = {429: 1, 503: 2}
+OUTCOMES = {429: "refused", 504: "timeout", 499: "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error, ready for a reply, for a stream and for the record."""
+
+    http: int
+    message: str
+    code: str
+    param: str | None = None
+    retry_after_s: int | None = None
+    outcome: str = "http_error"
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The JSON that says it."""
+        kind = TYPES.get(self.http, "server_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self, headers: dict[str, str] | None = None) -> JSONResponse:
+        """A whole reply, with Retry-After where coming back makes sense."""
+        headers = dict(headers or {})
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        return JSONResponse(self.body, self.http, headers)
+
+
+def problem(http: int, message: str, code: str, param: str | None = None) -> Problem:
+    """One that the server itself found."""
+    return Problem(http, message, code, param, RETRY_AFTER_S.get(http), OUTCOMES.get(http, "http_error"))
+
+
+def of_failure(failure: RuntimeFailure) -> Problem:
+    """One that the runtime raised."""
+    found = problem(failure.http, str(failure), failure.code, getattr(failure, "param", None))
+    retry_after_s = getattr(failure, "retry_after_s", found.retry_after_s)
+    outcome = "fatal" if failure.severity is Severity.FATAL else found.outcome
+    return Problem(found.http, found.message, found.code, found.param, retry_after_s, outcome)
+
+
+def of_end(end: End) -> Problem:
+    """A request's end that is not ok."""
+    message = end.message or f"the request ended as {end.outcome}"
+    return Problem(end.http, message, end.code or end.outcome, None, RETRY_AFTER_S.get(end.http), end.outcome)

@@ -1,0 +1,165 @@
+"""The server process put together: one event loop, the engine's thread, two listeners, and how it ends.
+
+run ---> engine starts ---> listeners ---> ready line ---> keep (every 50 ms) ... until
+         SIGTERM, SIGINT   nobody new, those inside may end for `stop_grace_s`          exit 0
+         engine fatal      each open request gets its one error, then                   exit 70
+         parent gone       at once: no orphan                                           exit 71
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from faults import FaultSpec, SpecError
+from runtime.core.edge import End, Output
+from runtime.core.env import Event
+from runtime.server.admin import make_admin
+from runtime.server.app import make_app
+from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig, is_loopback
+from runtime.server.cut import Listener
+from runtime.server.door import Door
+from runtime.server.errors import problem
+from runtime.server.meter import Meter
+from runtime.server.outcomes import Outcomes
+from runtime.server.ports import Served
+from runtime.server.sink import LoopSink
+from runtime.server.stream import NOT_READING
+
+EXIT_STOPPED = 0
+EXIT_FATAL = 70
+EXIT_ORPHAN = 71
+_TURN_S = 0.05
+
+
+class House:
+    """One server process; `run` in a loop of its own."""
+
+    def __init__(self, served: Served, config: ServerConfig, outcomes: Outcomes, parent_pid: int | None = None) -> None:
+        self.served = served
+        self.config = config
+        self.outcomes = outcomes
+        self.proc = f"server-{os.getpid()}"
+        self._parent_pid = parent_pid
+        self._told: Counter[str] = Counter()
+        self._code = EXIT_STOPPED
+        self._stopping = asyncio.Event()
+
+    async def run(
+        self,
+        sock: socket.socket,
+        admin_sock: socket.socket | None,
+        on_ready: Callable[[str], None],
+        persisted: list[FaultSpec] | None = None,
+    ) -> int:
+        """Serve until told to stop; gives the exit code. `on_ready` gets the ready line."""
+        loop = asyncio.get_running_loop()
+        meter = Meter(self.served)
+        self.door = Door(self.served, self.config, self.outcomes, meter, self.proc)
+        listeners = [Listener(make_app(self.door, meter), sock)]
+        if admin_sock is not None:
+            # Checked again, whoever bound it: arming faults is never offered to a network.
+            assert is_loopback(admin_sock.getsockname()[0]), "the admin port belongs on loopback"
+            token = os.environ[ADMIN_TOKEN_ENV]
+            listeners.append(Listener(make_admin(self.door, self.outcomes, token, self.flush), admin_sock))
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
+        self._arm_again(persisted or [])
+        self.served.start(LoopSink(self.served.env, loop, self._deliver))
+        for listener in listeners:
+            await listener.start()
+        on_ready(self._ready_line(listeners))
+        await self._keep_until_stopping()
+        await self._end(listeners)
+        return self._code
+
+    def stop(self) -> None:
+        """End in good order. On the loop's thread; a second call changes nothing."""
+        self._stopping.set()
+
+    def flush(self) -> None:
+        """Marks to the record: what was counted since the last time."""
+        total = Counter(dict(self.served.env.marks.total))
+        fresh = total - self._told
+        self._told = total
+        if fresh:
+            self.outcomes.marks(self.served.env.clock.now_ns(), fresh)
+
+    # -- while it runs ------------------------------------------------------------------------------------------------
+
+    def _deliver(self, outputs: list[Output], events: list[Event]) -> None:
+        self.door.deliver(outputs, events)
+        if self.served.fatal is not None:
+            self._stopping.set()
+
+    async def _keep_until_stopping(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                async with asyncio.timeout(_TURN_S):
+                    await self._stopping.wait()
+            except TimeoutError:
+                self._keep()
+
+    def _keep(self) -> None:
+        """What must go on even when the engine hangs: faults that run out, slow clients, the record, our parent."""
+        now_ns = self.served.env.clock.now_ns()
+        if self._parent_pid is not None and os.getppid() != self._parent_pid:
+            self._code = EXIT_ORPHAN
+            self._stopping.set()
+        if self.served.fatal is not None:
+            self._stopping.set()
+        if self.served.env.faults.armed:
+            self.served.env.faults.tick(now_ns)
+        for exchange in list(self.door.open.values()):
+            since_ns = exchange.sending_ns
+            if since_ns is not None and now_ns - since_ns > self.config.send_max_s * 1e9:
+                exchange.leave(NOT_READING)
+                exchange.abort()
+        self.flush()
+
+    def _arm_again(self, persisted: list[FaultSpec]) -> None:
+        """After a restart, and only what said `persist`. Without it a restart would quietly end the trial's fault."""
+        if not persisted:
+            return
+        try:
+            self.served.env.faults.arm(persisted)
+        except SpecError as error:
+            self.outcomes.event(self.served.env.clock.now_ns(), "rearm_failed", None, str(error))
+
+    def _ready_line(self, listeners: list[Listener]) -> str:
+        ports = [listener.port for listener in listeners]
+        line: dict[str, object] = {"e": "ready", "port": ports[0]}
+        line.update({"admin_port": ports[1]} if len(ports) > 1 else {})
+        return json.dumps({**line, "pid": os.getpid()})
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def _end(self, listeners: list[Listener]) -> None:
+        fatal = self.served.fatal
+        if fatal is not None:
+            self._code = EXIT_FATAL
+            # No request may end in 200 after this; the engine has said so for those it knows, this is for the rest.
+            self.door.end_all(End("fatal", fatal.http, fatal.code, str(fatal)))
+            await self._empty(self.config.fatal_grace_s)
+        elif self._code == EXIT_STOPPED:
+            self.door.closed = problem(503, "the server is shutting down", "shutting_down")
+            await self._empty(self.config.stop_grace_s)
+        self.door.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
+        for listener in listeners:
+            await listener.stop(_TURN_S if self._code == EXIT_ORPHAN else 1.0)
+        self.served.env.faults.clean("shutdown")
+        self.flush()
+        self.served.close()
+
+    async def _empty(self, grace_s: float) -> None:
+        """Until everybody is out, the grace is over, or the engine is lost meanwhile."""
+        try:
+            async with asyncio.timeout(grace_s):
+                await self.door.empty.wait()
+        except TimeoutError:
+            return

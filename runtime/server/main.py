@@ -1,0 +1,78 @@
+"""The child: builds the engine and serves until it is told to stop. `python -m runtime.server.main`"""
+
+import asyncio
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+
+from runtime.server.config import ConfigError, ServerConfig, read_config
+from runtime.server.cut import bind
+from runtime.server.flags import EXIT_USAGE, parser, server_flags
+from runtime.server.house import House
+from runtime.server.orphan import die_with_parent
+from runtime.server.outcomes import Outcomes, persisted
+from runtime.server.ports import Build
+
+
+def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
+    """Exit code: 0 stopped, 4 bad settings, 70 the engine was lost, 71 the parent is gone."""
+    args = parser().parse_args(argv)
+    if args.parent is not None:
+        die_with_parent(args.parent)
+    try:
+        config, engine = read_config(args.config, **server_flags(args))
+        if args.model is not None:
+            engine["model"] = args.model
+        sock, admin_sock = _sockets(config, args.fd, args.admin_fd)
+        outcomes = Outcomes(config.outcomes)
+        served = (build or _runtime_build())(engine, outcomes)
+    except (ConfigError, ValueError, OSError) as error:
+        print(f"seatrial server: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
+
+    async def serve() -> int:
+        return await House(served, config, outcomes, args.parent).run(sock, admin_sock, _say, again)
+
+    code = asyncio.run(serve())
+    outcomes.close()
+    return code
+
+
+def _sockets(config: ServerConfig, fd: int | None, admin_fd: int | None) -> tuple[socket.socket, socket.socket | None]:
+    """From the supervisor, so that ports stay the same after a restart, or our own."""
+    sock = bind(config.host, config.port) if fd is None else socket.socket(fileno=fd)
+    if not config.admin:
+        return sock, None
+    return sock, bind("127.0.0.1", config.admin_port) if admin_fd is None else socket.socket(fileno=admin_fd)
+
+
+def _runtime_build() -> Build:
+    # Loads torch, so not before it is needed and never for --help.
+    from runtime.build import build_served
+
+    return build_served
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def run() -> None:
+    """Ends without waiting for a thread that may hang in the device."""
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    run()

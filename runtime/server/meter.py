@@ -1,0 +1,119 @@
+"""`/metrics`: vLLM's names where the meaning is the same, so that existing boards and alerts work."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from faults.lifecycle import CAN_FIRE
+from runtime.server.ports import Served
+from runtime.server.stream import Exchange
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
+ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 20)
+E2E_S = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
+
+
+class Meter:
+    """Counts what passes on the loop; the rest is read from the engine when somebody asks. Own registry."""
+
+    def __init__(self, served: Served) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(EngineFigures(served))
+        labels, registry = ("model_name",), self._registry
+        ttft = Histogram(
+            "vllm:time_to_first_token_seconds", "Time to first token", labels, buckets=TTFT_S, registry=registry
+        )
+        itl = Histogram(
+            "vllm:inter_token_latency_seconds", "Time between tokens", labels, buckets=ITL_S, registry=registry
+        )
+        e2e = Histogram("vllm:e2e_request_latency_seconds", "Time to the end", labels, buckets=E2E_S, registry=registry)
+        self._ttft, self._itl, self._e2e = (each.labels(served.model) for each in (ttft, itl, e2e))
+        self._done = Counter(
+            "vllm:request_success",
+            "Requests that ended, by reason",
+            ("model_name", "finished_reason"),
+            registry=self._registry,
+        )
+        self._model = served.model
+
+    def tokens(self, exchange: Exchange, n: int, now_ns: int) -> None:
+        """`n` tokens of one request have come."""
+        if exchange.first_ns is None:
+            exchange.first_ns = now_ns
+            self._ttft.observe((now_ns - exchange.caller.arrive_ns) / 1e9)
+        elif exchange.last_ns is not None:
+            self._itl.observe((now_ns - exchange.last_ns) / 1e9 / n)
+        exchange.last_ns = now_ns
+
+    def left(self, exchange: Exchange, outcome: str, finish: str | None, now_ns: int) -> None:
+        """A request is over."""
+        if outcome == "ok":
+            self._e2e.observe((now_ns - exchange.caller.arrive_ns) / 1e9)
+            self._done.labels(self._model, finish or "stop").inc()
+        elif outcome == "cancelled":
+            self._done.labels(self._model, "abort").inc()
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)
+
+
+class EngineFigures(Collector):
+    """Figures that somebody else keeps: the engine's status, marks and faults."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not read an engine that has not started."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, at this moment."""
+        served, status = self._served, self._served.status
+        labels, values = ["model_name"], [served.model]
+        kv = status.kv
+        used = (kv.live + kv.limbo) / kv.total if kv.total else 0.0
+        for name, text, value in (
+            ("vllm:num_requests_running", "Requests in the batch", status.running),
+            ("vllm:num_requests_waiting", "Requests in the queue", status.waiting),
+            ("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 1 is all", used),
+        ):
+            gauge = GaugeMetricFamily(name, text, labels=labels)
+            gauge.add_metric(values, value)
+            yield gauge
+        for name, text, value in (
+            ("vllm:prompt_tokens", "Prompt tokens computed", status.prompt_tokens),
+            ("vllm:generation_tokens", "Tokens generated", status.generation_tokens),
+            ("vllm:num_preemptions", "Requests whose KV was taken away", status.preemptions),
+        ):
+            counter = CounterMetricFamily(name, text, labels=labels)
+            counter.add_metric(values, value)
+            yield counter
+        blocks = GaugeMetricFamily("seatrial_kv_blocks", "KV blocks by state; the sum is the pool", labels=["state"])
+        cached = kv.total - kv.live - kv.limbo - kv.free
+        for state, value in (("live", kv.live), ("cached", cached), ("limbo", kv.limbo), ("free", kv.free)):
+            blocks.add_metric([state], value)
+        yield blocks
+        marks = CounterMetricFamily("seatrial_marks", "Rare paths taken", labels=["name"])
+        for mark, n in sorted(dict(served.env.marks.total).items()):
+            marks.add_metric([mark], n)
+        yield marks
+        yield from self._faults()
+
+    def _faults(self) -> Iterator[Metric]:
+        active: dict[str, int] = {}
+        fired: dict[str, int] = {}
+        for state in self._served.env.faults.states():
+            active[state.id] = active.get(state.id, 0) + (state.state in CAN_FIRE)
+            fired[state.id] = fired.get(state.id, 0) + state.fired
+        now = GaugeMetricFamily("seatrial_fault_active", "Occurrences that may fire now", labels=["fault"])
+        total = CounterMetricFamily("seatrial_fault_fired", "Crossings that were broken", labels=["fault"])
+        for fault in active:
+            now.add_metric([fault], active[fault])
+            total.add_metric([fault], fired[fault])
+        yield now
+        yield total

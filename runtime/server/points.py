@@ -1,0 +1,26 @@
+"""Fault points of the server layer."""
+
+from faults import actions
+from faults.points import Point
+from runtime.core.errors import RuntimeFailure
+
+
+class StreamError(RuntimeFailure):
+    """The stream broke after its head was sent, so it can only be told in band."""
+
+    code = "stream_error"
+
+
+SERVER_STREAM = Point(
+    name="server.stream",
+    layer="server",
+    breaks="an answer breaks off while it is streamed: the client loses its tail, everybody else is served as before",
+    actions=(
+        actions.cut(symptom="outcome:truncated"),
+        actions.fail("error", StreamError, symptom="outcome:inband_error"),
+        actions.delay(),
+    ),
+    scope=("group", "phase", "load", "request"),
+)
+
+POINTS = (SERVER_STREAM,)

@@ -1,0 +1,99 @@
+"""What the server needs of whoever builds the engine (`runtime.build`), and what it offers in return."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from faults import FaultState, Fire
+from runtime.core.edge import Mailbox, Sink
+from runtime.core.env import Env
+from runtime.core.errors import RuntimeFailure
+from runtime.engine import Status
+from runtime.guard.audit import AuditRow
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids are 0 .. vocab_size - 1."""
+        ...
+
+    @property
+    def stop_tokens(self) -> frozenset[int]:
+        """Ids that end an answer."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a plain prompt, with whatever the model wants in front of it."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text without special tokens. Bytes that are not UTF-8 become U+FFFD, never an error."""
+        ...
+
+    def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids of a conversation (`role`, `content`) that ends where the assistant shall speak."""
+        ...
+
+
+class Served(Protocol):
+    """An engine that is ready to be started, with what the server must know about it.
+
+    `audit` and `drain` belong to the engine's thread: the server posts them as a Call. The rest is for any thread.
+    """
+
+    env: Env
+    mailbox: Mailbox
+    tokenizer: Tokenizer
+    model: str
+    context_tokens: int
+    """Prompt and answer together may not be longer."""
+    info: Mapping[str, object]
+    """For /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
+
+    @property
+    def status(self) -> Status:
+        """The engine's latest snapshot."""
+        ...
+
+    @property
+    def fatal(self) -> RuntimeFailure | None:
+        """Why nothing can be served any more; also set when the engine's thread died of something uncaught."""
+        ...
+
+    def start(self, sink: Sink) -> None:
+        """Start the engine's thread, which ends with the process at the latest."""
+        ...
+
+    def audit(self, scope: str) -> Sequence[AuditRow]:
+        """The reclamation audit; `scope` is live, quiesce or drain."""
+        ...
+
+    def drain(self) -> None:
+        """Take nothing new from now on."""
+        ...
+
+    def close(self) -> None:
+        """Ask the engine's thread to end. Never waits for a hung launch."""
+        ...
+
+
+class Witness(Protocol):
+    """Where the bus of faults reports; `outcomes.Outcomes` writes both down, and raises when it can't."""
+
+    def fire(self, fire: Fire) -> None:
+        """`on_fire` of the bus."""
+        ...
+
+    def fault(self, state: FaultState) -> None:
+        """`on_state` of the bus."""
+        ...
+
+
+class Build(Protocol):
+    """Makes the engine from the `engine` table of the config; wires `witness` to the bus of faults."""
+
+    def __call__(self, engine: Mapping[str, object], witness: Witness) -> Served:
+        """Errors: ValueError saying what in `engine` is wrong; the process then ends with code 4."""
+        ...

@@ -1,0 +1,186 @@
+"""The parent without torch: starts the server, starts it again after a fatal error or a crash, and leaves no orphan.
+
+    child exits 0        stopped in good order            we exit 0
+    child exits 4        bad settings                     we exit 4; starting again would not help
+    child exits 70       its engine was lost              started again after a pause that doubles
+    anything else        a crash or a kill                the same
+    too many in a row    `restarts_max`, each short-lived we exit 70
+    SIGTERM, SIGINT      given on; SIGKILL after a bound  we exit with the child's code
+    our parent is gone   as SIGTERM
+
+The listening sockets are ours and are handed down: the port stays the same over restarts and nobody can take it
+meanwhile. While no child lives they do not listen, so a client is refused at once rather than left waiting.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from runtime.server.flags import EXIT_USAGE
+from runtime.server.orphan import die_with_parent
+from runtime.server.outcomes import Outcomes
+
+EXIT_FATAL = 70
+_TURN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How patient the supervisor is."""
+
+    pause_s: float = 0.25
+    """Before the first restart; doubles with each in a row."""
+    pause_s_max: float = 8.0
+    restarts_max: int = 10
+    """In a row, each after less than `healthy_s` of life."""
+    healthy_s: float = 30.0
+    stop_s_max: float = 15.0
+    """From SIGTERM to SIGKILL."""
+
+
+class Supervisor:
+    """One child at a time. `command(restarts)` gives its argument list."""
+
+    def __init__(
+        self,
+        command: Callable[[int], Sequence[str]],
+        sockets: Sequence[socket.socket],
+        outcomes: Outcomes,
+        policy: Policy,
+    ) -> None:
+        self._command = command
+        self._sockets = sockets
+        self._outcomes = outcomes
+        self._policy = policy
+        self._parent_pid = os.getppid()
+        self._signal: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Until the child ends for good; gives our exit code. In the main thread, and in no other."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        restarts, in_a_row = 0, 0
+        while True:
+            started_ns = time.monotonic_ns()
+            code = self._one_life(restarts)
+            lived_s = (time.monotonic_ns() - started_ns) / 1e9
+            if self._signal is not None or code in (0, EXIT_USAGE):
+                return code if code >= 0 else 128 - code
+            restarts += 1
+            in_a_row = 1 if lived_s >= self._policy.healthy_s else in_a_row + 1
+            if in_a_row > self._policy.restarts_max:
+                text = f"{in_a_row} exits in a row, the last with code {code}; not started again"
+                self._outcomes.event(time.monotonic_ns(), "gave_up", code, text)
+                return EXIT_FATAL
+            self._pause(min(self._policy.pause_s * 2 ** (in_a_row - 1), self._policy.pause_s_max))
+            if self._signal is not None:
+                return 0
+
+    def _one_life(self, restarts: int) -> int:
+        """Start a child and stay with it to its end; gives its code, negative for a signal."""
+        own_pid = os.getpid()
+        # A group of its own: Ctrl-C reaches it once, through us, and it can be killed with all it started.
+        child = subprocess.Popen(
+            list(self._command(restarts)),
+            pass_fds=[sock.fileno() for sock in self._sockets],
+            process_group=0,
+            preexec_fn=lambda: die_with_parent(own_pid),
+        )
+        self._child = child
+        self._outcomes.event(time.monotonic_ns(), "start", restarts, f"pid {child.pid}")
+        try:
+            code = self._stay(child)
+        finally:
+            self._child = None
+            self._kill_group(child)
+        for sock in self._sockets:
+            _stop_listening(sock)
+        self._outcomes.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
+        return code
+
+    def _stay(self, child: "subprocess.Popen[bytes]") -> int:
+        """Wait for its end; give signals on, and insist after a while."""
+        told: int | None = None
+        kill_ns: int | None = None
+        while True:
+            if os.getppid() != self._parent_pid and self._signal is None:
+                self._signal = signal.SIGTERM
+            if self._signal is not None and told is None:
+                told = self._signal
+                kill_ns = time.monotonic_ns() + round(self._policy.stop_s_max * 1e9)
+                child.send_signal(told)
+            if kill_ns is not None and time.monotonic_ns() > kill_ns:
+                child.kill()
+            try:
+                return child.wait(_TURN_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+    def _pause(self, pause_s: float) -> None:
+        """Between two lives; a signal ends it."""
+        end_ns = time.monotonic_ns() + round(pause_s * 1e9)
+        while self._signal is None and time.monotonic_ns() < end_ns:
+            time.sleep(min(_TURN_S, pause_s))
+            if os.getppid() != self._parent_pid:
+                self._signal = signal.SIGTERM
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+
+    @staticmethod
+    def _kill_group(child: "subprocess.Popen[bytes]") -> None:
+        """What the child had started and left behind."""
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def _stop_listening(sock: socket.socket) -> None:
+    """Our copy would go on listening for a dead child; the port stays bound. Not listening at all is fine too."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m runtime.server`"""
+    from runtime.server.config import ConfigError, read_config
+    from runtime.server.flags import parser, server_flags
+
+    given = list(sys.argv[1:] if argv is None else argv)
+    args = parser().parse_args(given)
+    try:
+        config, _ = read_config(args.config, **server_flags(args))
+        config.groups()
+        sockets = [_bind(config.host, config.port)]
+        if config.admin:
+            sockets.append(_bind("127.0.0.1", config.admin_port))
+        outcomes = Outcomes(config.outcomes)
+    except (ConfigError, OSError) as error:
+        print(f"seatrial server: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    fds = ["--fd", str(sockets[0].fileno())]
+    fds += ["--admin-fd", str(sockets[1].fileno())] if config.admin else []
+    own = ["--parent", str(os.getpid())]
+
+    def command(restarts: int) -> list[str]:
+        return [sys.executable, "-m", "runtime.server.main", *given, *fds, *own, "--restarts", str(restarts)]
+
+    return Supervisor(command, sockets, outcomes, Policy()).run()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((host, port))
+    return sock

@@ -1,0 +1,124 @@
+"""From token ids to text a client may see: never half a character, never the beginning of a stop string."""
+
+from collections.abc import Callable, Sequence
+
+BROKEN = "�"
+_PENDING_MAX = 32
+
+
+class Detokenizer:
+    """Incremental decode that gives, piece by piece, exactly the text that decoding all at once would give.
+
+    Bytes that are no UTF-8 (yet) decode to U+FFFD. Only the very last one can still turn into a character, so only
+    that one is held back: a model that babbles broken bytes can't stall the stream.
+
+        tokens  ... window | pending        text of (window + pending) minus text of window is what pending adds
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._window: list[int] = []
+        self._pending: list[int] = []
+        self._shown = 0
+
+    def push(self, tokens: Sequence[int]) -> str:
+        """The text that is certain now."""
+        text = ""
+        for token in tokens:
+            self._pending.append(token)
+            added = self._added()
+            if added.endswith(BROKEN):
+                text += self._show(added[:-1])
+                if len(self._pending) > _PENDING_MAX:
+                    self._shorten()
+            else:
+                text += self._show(added)
+                self._window, self._pending, self._shown = self._pending, [], 0
+        return text
+
+    def flush(self) -> str:
+        """What was held back, when no more tokens come."""
+        return self._show(self._added())
+
+    def _added(self) -> str:
+        return self._decode(self._window + self._pending)[len(self._decode(self._window)) :]
+
+    def _show(self, certain: str) -> str:
+        fresh = certain[self._shown :]
+        self._shown = max(self._shown, len(certain))
+        return fresh
+
+    def _shorten(self) -> None:
+        """Move the window up, so that long broken output does not cost a decode of all of it for each token.
+
+        A place is safe when both sides decode to the same as the whole: no character lies across it.
+        """
+        joined = self._decode(self._pending)
+        for cut in range(len(self._pending) - 4, 0, -1):
+            left, right = self._pending[:cut], self._pending[cut:]
+            if self._decode(left) + self._decode(right) == joined:
+                self._shown -= len(self._decode(self._window + left)) - len(self._decode(self._window))
+                self._window, self._pending = left, right
+                return
+
+
+class StopStrings:
+    """Finds the stop string that is complete first, even across pieces, and holds back what may be its beginning."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.hit: str | None = None
+        """The stop string that was found; no text follows it."""
+
+    def push(self, text: str) -> str:
+        """Text that is certain not to belong to a stop string."""
+        if self.hit is not None:
+            return ""
+        text = self._held + text
+        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            # The first to be complete, so that the cut is the same however the text was split into pieces.
+            _, at, self.hit = min(found)
+            self._held = ""
+            return text[:at]
+        hold = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - hold :]
+        return text[: len(text) - hold]
+
+    def flush(self) -> str:
+        """What was held back, when no more text comes."""
+        held, self._held = self._held, ""
+        return held
+
+
+class Transcript:
+    """The text of one answer, as it grows."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str], silent: frozenset[int]) -> None:
+        self._detokenizer = Detokenizer(decode)
+        self._stops = StopStrings(stops)
+        self._silent = silent
+
+    @property
+    def stopped(self) -> bool:
+        """A stop string was found: the answer is complete."""
+        return self._stops.hit is not None
+
+    def push(self, tokens: Sequence[int]) -> str:
+        """What these tokens let the client see. A stop token has no text."""
+        return self._stops.push(self._detokenizer.push([token for token in tokens if token not in self._silent]))
+
+    def flush(self) -> str:
+        """The rest, at the end."""
+        if self.stopped:
+            return ""
+        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    for size in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:size]):
+            return size
+    return 0
