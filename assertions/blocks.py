@@ -91,7 +91,7 @@ def too_few_periods(brief: Brief) -> Missing | None:
     periods = sum(int((p.planned_s or 0) // width_s) for p in brief.phases if p.name == "trial")
     if periods >= BLOCKS_MIN:
         return None
-    more = duration((BLOCKS_MIN - periods) * width_s - (trial_s % width_s if trial_s > width_s else 0))
+    more = duration((BLOCKS_MIN - periods) * width_s - trial_s % width_s)
     return Missing(f"{BLOCKS_MIN} periods needed, {periods} planned", f"add {more}")
 
 

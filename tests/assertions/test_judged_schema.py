@@ -10,7 +10,8 @@ FROZEN = {
     "meta": "key value",
     "clock": "t_ns real_ns boot_ns proc offset_ns err_ns",
     "phase": "name n start_ns end_ns ended_by",
-    "request": "id load kind grp worker plan_row prompt_sha prompt_tokens output_tokens_max intended_ns sent_ns cancel_at",
+    "request": "id load kind grp worker plan_row prompt_sha prompt_tokens output_tokens_max "
+    "intended_ns sent_ns cancel_at",
     "reply": "request head_ns first_ns last_ns end_ns cancel_ns outcome http finish error retry_after_s prompt_tokens "
     "output_tokens tokens_from chunks gap_ns_sum gap_ns_max text_sha sample",
     "served": "request server_id proc arrive_ns admit_ns first_ns end_ns outcome finish code tokens_in tokens_out "

@@ -1,0 +1,335 @@
+"""alive, tokens, invariants, fired and reclamation, each seen failing, unknown and quiet."""
+
+import pytest
+
+from assertions.history import Canary
+from assertions.judges.tokens import Likeness, classify
+from assertions.verdict import State
+from tests.assertions.recorded import MS, Recorded, S, healthy
+
+
+class TestAlive:
+    def test_a_server_that_died_by_itself_fails_with_its_exit_code(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="server", kind="exit", value=-11, detail="SIGSEGV")
+        judged = run.judged("alive")
+        assert judged.state is State.FAIL
+        assert "exited with code -11: SIGSEGV" in judged.summary
+        assert (judged.since_ns, judged.owner) == (100 * S, "server")
+
+    def test_the_same_death_by_a_fault_that_kills_is_expected(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=61 * S, proc="server", kind="exit", value=70, detail="fatal")
+        assert run.judged("alive").state is State.FAIL
+        run.plan["faults"][0]["severity"] = "fatal"
+        assert run.judged("alive").state is State.PASS
+
+    def test_an_oom_kill_fails(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="server", kind="oom_kill", value=1, detail="cgroup")
+        assert run.judged("alive").state is State.FAIL
+
+    def test_a_forbidden_log_line_fails_outside_fault_windows_only(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=61 * S, proc="server", kind="log_hit", detail="Traceback")
+        assert run.judged("alive").state is State.PASS
+        run.add("event", t_ns=100 * S, proc="server", kind="log_hit", detail="CUDA error")
+        judged = run.judged("alive")
+        assert judged.state is State.FAIL
+        assert "CUDA error" in judged.summary
+
+    def test_a_crash_while_stopping_fails(self) -> None:
+        run = healthy()
+        run.find("event", kind="exit")["value"] = -6
+        assert run.judged("alive").state is State.FAIL
+
+    def test_a_foreign_target_that_is_gone_after_a_good_baseline_fails(self) -> None:
+        run = foreign()
+        for row in run.tables["reply"]:
+            if row["end_ns"] > 175 * S:
+                row.update(outcome="http_error", http=None, finish=None)
+        judged = run.judged("alive")
+        assert judged.state is State.FAIL
+        assert "none of the last 82 requests reached it" in judged.summary
+
+    def test_the_death_of_our_load_process_is_unknown(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="load", kind="exit", value=-9, detail="")
+        judged = run.judged("alive")
+        assert judged.state is State.UNKNOWN
+        assert "our load process died" in judged.summary
+
+    def test_our_load_process_may_end_when_it_is_told_to(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=189 * S, proc="load", kind="exit", value=-15, detail="")
+        assert run.judged("alive").state is State.PASS
+
+    def test_our_full_disk_is_unknown(self) -> None:
+        run = healthy()
+        run.series("host.disk_free", [(100 * S, 2.0**30), (101 * S, 4096.0)])
+        assert run.judged("alive").state is State.UNKNOWN
+
+    @pytest.mark.parametrize("ended_by", ["signal", "died", "abort"])
+    def test_an_interrupted_run_is_unknown(self, ended_by: str) -> None:
+        run = healthy()
+        run.cut_at(100 * S, ended_by)
+        judged = run.judged("alive")
+        assert judged.state is State.UNKNOWN
+        assert "cut short" in judged.summary
+
+
+class TestTokens:
+    @pytest.mark.parametrize(
+        ("margin", "parted_at", "state", "likeness"),
+        [
+            (0.0, None, "equal", Likeness.EQUAL),
+            (1e-6, None, "drift", Likeness.DRIFT),
+            (9e-6, 3, "parted", Likeness.DRIFT),
+            (5e-5, None, "drift", Likeness.UNDECIDED),
+            (5e-5, 3, "parted", Likeness.UNDECIDED),
+            (2e-4, None, "equal", Likeness.CORRUPT),
+            (2e-4, 3, "parted", Likeness.CORRUPT),
+            (float("nan"), None, "equal", Likeness.CORRUPT),
+            (None, 3, "parted", Likeness.UNDECIDED),
+            (None, None, "equal", Likeness.EQUAL),
+            (None, None, "corrupt", Likeness.CORRUPT),
+            (None, None, "unknown", Likeness.UNDECIDED),
+        ],
+    )
+    def test_bounds_decide_and_words_do_not(
+        self, margin: float | None, parted_at: int | None, state: str, likeness: Likeness
+    ) -> None:
+        assert classify(Canary("c", "exact", 5, parted_at, margin, state)) is likeness
+
+    def test_one_corrupt_canary_fails_and_is_named_with_its_time(self) -> None:
+        run = healthy()
+        run.find("canary", request="canary20").update(margin=3e-3, parted_at=2, state="parted")
+        judged = run.judged("tokens")
+        assert judged.state is State.FAIL
+        assert judged.evidence[0].request == "canary20"
+        assert judged.since_ns == 101 * S + MS
+        assert "parted at token 2" in judged.evidence[0].text
+
+    def test_a_bystander_that_differs_from_its_twin_fails(self) -> None:
+        run = healthy()
+        run.add("canary", request="r487", reference="twin", compared=5, parted_at=1, margin=0.2, state="parted")
+        judged = run.judged("tokens")
+        assert judged.state is State.FAIL
+        assert "against twin" in judged.evidence[0].text
+
+    def test_rounding_is_printed_and_never_hidden(self) -> None:
+        run = healthy()
+        run.find("canary", request="canary20").update(margin=5e-6, state="drift")
+        judged = run.judged("tokens")
+        assert judged.state is State.PASS
+        assert "1 differ by rounding only" in judged.summary
+
+    def test_between_the_bounds_nobody_can_say(self) -> None:
+        run = healthy()
+        run.find("canary", request="canary20").update(margin=5e-5)
+        assert run.judged("tokens").state is State.UNKNOWN
+
+    def test_too_few_compared_canaries_are_unknown(self) -> None:
+        run = healthy()
+        for number in range(10):
+            run.find("canary", request=f"canary{number}").update(compared=0, margin=None, state="unknown")
+        judged = run.judged("tokens")
+        assert judged.state is State.UNKNOWN
+        assert "only 27 of 37 answered canaries were compared" in judged.summary
+
+    def test_no_canary_at_all_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["canary"].clear()
+        assert run.judged("tokens").state is State.UNKNOWN
+
+
+class TestInvariants:
+    def test_a_breach_fails_with_its_words_and_time(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv tag: block 7 of r800 holds r799")
+        judged = run.judged("invariants")
+        assert judged.state is State.FAIL
+        assert "block 7 of r800 holds r799" in judged.summary
+        assert judged.since_ns == 100 * S
+
+    def test_a_breach_that_the_fault_is_meant_to_cause_is_excused_in_its_window_only(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "event:invariant"
+        run.add("event", t_ns=61 * S, proc="server", kind="invariant", detail="kv tag")
+        assert run.judged("invariants").state is State.PASS
+        assert run.judged("fired").state is State.PASS
+        run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv tag")
+        assert run.judged("invariants").state is State.FAIL
+
+    def test_a_silent_server_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["served"].clear()
+        run.tables["audit"].clear()
+        assert run.judged("invariants").state is State.UNKNOWN
+
+
+class TestFired:
+    def unproven(self, run: Recorded) -> str:
+        judged = run.judged("fired")
+        assert judged.state is State.UNKNOWN, judged.summary
+        assert judged.fault == "oom#0"
+        return judged.summary
+
+    def test_a_fault_that_never_fired_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["fire"].clear()
+        run.find("fault", id="oom").update(fired=0, first_ns=None)
+        assert "fired 0 times, at least 1 were wanted" in self.unproven(run)
+
+    def test_a_fault_that_was_never_armed_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["fault"].clear()
+        assert "was never armed" in self.unproven(run)
+
+    def test_a_fire_without_its_symptom_is_one_half_only(self) -> None:
+        run = healthy()
+        run.drop("mark", name="kv.out_of_blocks")
+        assert "its symptom (mark:kv.out_of_blocks) was not seen: one half only" in self.unproven(run)
+
+    def test_a_symptom_at_another_time_proves_nothing(self) -> None:
+        run = healthy()
+        run.find("mark", name="kv.out_of_blocks")["t_ns"] = 100 * S
+        assert "one half only" in self.unproven(run)
+
+    def test_a_symptom_without_a_fire_is_one_half_only(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["fired_min"] = 2
+        assert "fired 1 times, at least 2" in self.unproven(run)
+
+    def test_a_required_mark_that_was_not_reached_is_unknown(self) -> None:
+        run = healthy()
+        run.drop("mark", name="kv.preempt")
+        assert "did not lead to kv.preempt" in self.unproven(run)
+
+    def test_an_action_without_a_symptom_cannot_be_proven(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = ""
+        assert "declares no symptom" in self.unproven(run)
+
+    def test_an_unknown_form_of_symptom_is_unknown_and_says_what_is_known(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "smell:smoke"
+        assert "known forms are mark:..." in run.judged("fired").summary
+
+    @pytest.mark.parametrize(
+        ("symptom", "state"),
+        [
+            ("outcome:refused", State.PASS),
+            ("outcome:timeout", State.UNKNOWN),
+            ("reply:error", State.PASS),
+            ("reply:late", State.UNKNOWN),
+            ("audit:leak", State.UNKNOWN),
+            ("canary:parted", State.UNKNOWN),
+        ],
+    )
+    def test_each_form_of_symptom_is_looked_for_where_it_shows(self, symptom: str, state: State) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = symptom
+        assert run.judged("fired").state is state
+
+    def test_a_late_reply_is_late_beside_those_before_the_fault(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "reply:late"
+        run.find("reply", request="r487")["end_ns"] = 62 * S
+        assert run.judged("fired").state is State.PASS
+
+    def test_a_run_without_faults_has_nothing_to_prove(self) -> None:
+        run = healthy()
+        run.plan["faults"] = []
+        assert run.judged("fired").state is State.PASS
+
+
+class TestReclamation:
+    def test_a_block_that_stays_fails_with_owner_last_events_and_growth(self) -> None:
+        run = healthy()
+        run.tables["audit"][0] |= {"value": 3, "owner": "r700", "history": "take 87.5 s, cancel 87.6 s"}
+        judged = run.judged("reclamation")
+        assert judged.state is State.FAIL
+        assert judged.owner == "r700"
+        assert "3 blocks too many (live) at the drain, held by r700" in judged.summary
+        assert "take 87.5 s, cancel 87.6 s" in judged.evidence[0].text
+        assert judged.figures["per_1000_completions"] == pytest.approx(3000 / 1516)
+        assert judged.figures["per_1000_fires"] == 3000
+        assert judged.fault == "oom#0"
+
+    def test_too_few_is_as_wrong_as_too_many(self) -> None:
+        run = healthy()
+        run.tables["audit"][0] |= {"value": 9, "expected": 10}
+        assert "1 blocks missing" in run.judged("reclamation").summary
+
+    def test_a_block_stuck_in_limbo_fails(self) -> None:
+        run = healthy()
+        run.tables["audit"][1]["value"] = 1
+        assert run.judged("reclamation").state is State.FAIL
+
+    def test_what_is_cached_is_not_leaked(self) -> None:
+        run = healthy()
+        run.tables["audit"][2]["value"] = 4000
+        assert run.judged("reclamation").state is State.PASS
+
+    def test_limbo_during_a_hang_is_right_and_after_it_is_not(self) -> None:
+        run = healthy()
+        run.add("audit", t_ns=61 * S + MS, scope="quiesce", name="kv.blocks", kind="limbo", value=2, expected=0)
+        assert run.judged("reclamation").state is State.PASS
+        run.tables["audit"][-1]["t_ns"] = 63 * S
+        judged = run.judged("reclamation")
+        assert (judged.state, judged.since_ns) == (State.FAIL, 63 * S)
+
+    def test_a_leak_that_the_fault_was_asked_to_make_is_excused_for_whom_it_hit_only(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "audit:leak"
+        run.tables["audit"][0] |= {"value": 3, "owner": "r488"}
+        assert run.judged("reclamation").state is State.PASS
+        assert run.judged("fired").state is State.PASS
+        run.tables["audit"][0]["owner"] = "r600"
+        assert run.judged("reclamation").state is State.FAIL
+
+    def test_a_run_without_any_audit_or_gauge_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["audit"].clear()
+        assert run.judged("reclamation").state is State.UNKNOWN
+
+    def test_a_drain_that_was_not_audited_is_unknown(self) -> None:
+        run = healthy()
+        for audit in run.tables["audit"]:
+            audit |= {"scope": "quiesce", "t_ns": 100 * S}
+        assert "the drain was never audited" in run.judged("reclamation").summary
+
+    @pytest.mark.parametrize(
+        ("gauge", "value", "state"),
+        [
+            ("server.running", 0.0, State.PASS),
+            ("server.running", 1.0, State.FAIL),
+            ("kv.usage", 0.02, State.PASS),
+            ("kv.usage", 0.03, State.FAIL),
+        ],
+    )
+    def test_a_foreign_target_is_read_from_its_gauges_at_the_drain(
+        self, gauge: str, value: float, state: State
+    ) -> None:
+        run = foreign()
+        idle = 0.02 if gauge == "kv.usage" else 0.0
+        run.series(gauge, [(0, idle), (100 * S, 0.7), (189 * S, value)])
+        judged = run.judged("reclamation")
+        assert judged.state is state, judged.summary
+
+    def test_memory_is_told_per_1000_completions(self) -> None:
+        run = foreign()
+        run.series("server.running", [(0, 0.0), (189 * S, 0.0)])
+        run.series("server.rss_anon", [(35 * S, 1e6), (189 * S, 2e6)])
+        judged = run.judged("reclamation")
+        assert judged.figures["rss_per_1000_completions"] == pytest.approx(1e9 / 1516)
+
+
+def foreign() -> Recorded:
+    """A stock server: no ledger, no audit, no injector of ours in it."""
+    run = healthy()
+    run.plan["target"] = {"kind": "url", "url": "http://127.0.0.1:8000", "capabilities": ["pid", "kv_live"]}
+    for table in ("audit", "served", "event"):
+        run.tables[table].clear()
+    return run
