@@ -11,6 +11,7 @@ the socket's own timeout is only the net below that.
 
 import contextlib
 import email.utils
+import http.client
 import math
 import time
 from collections.abc import Callable
@@ -91,8 +92,8 @@ class Exchange:
         if reason in (End.CANCELLED, End.DEADLINE, End.STOPPED) and end is not End.DONE:
             end = End(reason)
         response, heard = self._response, self._heard
-        http = response.status_code if response is not None else None
-        outcome = decide(Seen(end, http, heard.finish, heard.error_code, heard.malformed))
+        status = response.status_code if response is not None else None
+        outcome = decide(Seen(end, status, heard.finish, heard.error_code, heard.malformed))
         reusable = end is End.DONE and self._drained()
         self._close()
         if end is End.DONE and heard.done_ns is not None:
@@ -104,7 +105,7 @@ class Exchange:
             heard=heard,
             head_ns=self._head_ns,
             cancel_ns=self._cancel_ns,
-            http=http,
+            http=status,
             error=(heard.error or self._error) if bad else None,
             retry_after_s=retry_after_s(response.headers.get("Retry-After")) if response is not None else None,
             text_sha=self._text_sha or self._reader.text_sha(),
@@ -133,6 +134,7 @@ class Exchange:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             # Class names only: messages carry addresses and ports, and each would be an error class of its own.
             self._error = _name(error)
+            self._heard.malformed += _no_http(error) and self._head_ns is None
             return End.CUT if self._line.wire.sent else End.UNREACHED
 
     def _after_send(self) -> None:
@@ -221,11 +223,23 @@ def _read_up_to(response: requests.Response, bytes_max: int) -> bytes:
 
 
 def _name(error: BaseException) -> str:
-    """The innermost cause's class name: `ConnectionError` says less than `ConnectionRefusedError`."""
-    seen = error
+    """Two class names: `ConnectionError` alone says less than "from ConnectionRefusedError"."""
+    inner = _innermost(error)
+    return type(error).__name__ if inner is error else f"{type(error).__name__} from {type(inner).__name__}"
+
+
+def _no_http(error: BaseException) -> bool:
+    """Whether the answer was no HTTP at all; a connection that closed without one is not that."""
+    inner = _innermost(error)
+    cut = (http.client.RemoteDisconnected, http.client.IncompleteRead)
+    return isinstance(inner, http.client.HTTPException) and not isinstance(inner, cut)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Where the chain of causes began."""
     for _ in range(8):
-        inner = seen.__cause__ or seen.__context__
+        inner = error.__cause__ or error.__context__
         if inner is None:
             break
-        seen = inner
-    return type(error).__name__ if seen is error else f"{type(error).__name__} from {type(seen).__name__}"
+        error = inner
+    return error

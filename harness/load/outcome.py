@@ -65,8 +65,8 @@ def decide(seen: Seen) -> Outcome:
     }
     if seen.end in ours:
         return ours[seen.end]
-    if seen.http is None:
-        return Outcome.TRUNCATED  # sent, and cut before the first byte of the head
+    if seen.http is None:  # sent, and then no head: cut before its first byte, or something that is no HTTP
+        return Outcome.MALFORMED if seen.malformed else Outcome.TRUNCATED
     if seen.http != 200:
         return {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}.get(seen.http, Outcome.HTTP_ERROR)
     if seen.error_code is not None:

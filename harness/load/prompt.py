@@ -1,35 +1,34 @@
-"""Prompt text of an exact size, the same for the same seed and plan row, on every machine.
+"""Prompt text of an exact size, the same for the same plan row, on every machine.
 
-Our byte-level tokenizer makes one token of one byte, and the text is ASCII, so `tokens` is exact for it (a chat
-template adds its own). For a foreign target it is a size in characters: about 3.5 to 5 characters a token with the
+Our byte-level tokenizer makes one token of one byte, and the text is ASCII, so sizes are exact for it (a chat
+template adds its own). For a foreign target they are sizes in characters: about 3.5 to 5 characters a token with the
 usual BPE vocabularies; the true count is then the reply's `prompt_tokens`.
 """
 
 import hashlib
 import random
+from collections.abc import Sequence
+
+from scenarios.arrivals import Part
 
 # Short words of mixed length, so that BPE tokenizers also see ordinary text.
 _WORDS = (
-    "the", "sea", "was", "calm", "and", "then", "it", "not", "a", "ship", "goes", "out", "with", "her", "crew",
+    "the", "sea", "was", "calm", "and", "then", "it", "was", "not", "a", "ship", "goes", "out", "with", "her", "crew",
     "to", "find", "what", "breaks", "before", "its", "owner", "does", "wind", "rope", "engine", "pump", "deck",
     "anchor", "harbour", "captain", "watch", "night", "storm", "wave", "hull", "keel", "rudder", "signal", "lamp",
     "chart", "speed", "turn", "stop", "start", "hold", "load", "cargo", "water", "pressure", "test", "again",
     "slowly", "under", "over", "between", "because", "after",
 )  # fmt: skip
+_BATCH = 64  # words drawn at once: fixed, so that a longer text of a seed starts with the shorter one
 
 
-def prompt_text(seed: int, load: str, plan_row: int, tokens: int, prefix: int | None = None) -> str:
-    """ASCII text of exactly `tokens` characters. With a `prefix`, the first half is that of (seed, load, prefix).
-
-    So requests of a load with the same prefix share text (and KV blocks) from the start, and no two loads do. A
-    shorter prompt's prefix is the start of a longer one's.
-    """
-    shared = 0 if prefix is None else tokens // 2
-    return _text(f"{seed}/{load}/prefix/{prefix}", shared) + _text(f"{seed}/{load}/{plan_row}", tokens - shared)
+def prompt_text(parts: Sequence[Part]) -> str:
+    """The parts' texts in order. Parts of one seed are alike from their start, whatever their length."""
+    return "".join(_text(str(part.seed), part.tokens) for part in parts)
 
 
 def canary_text(seed: int, index: int, tokens: int = 48) -> str:
-    """The canary prompt of that index: fixed for a seed, and no prefix in common with any load."""
+    """The canary prompt of that index: fixed for a seed, and in common with no load."""
     return _text(f"{seed}/canary/{index}", tokens)
 
 
@@ -39,11 +38,9 @@ def sha(text: str) -> str:
 
 
 def _text(name: str, size: int) -> str:
-    if size <= 0:
-        return ""
+    """Its own name's digest comes first: prompts of different rows part at once and share no KV block by chance."""
     rng = random.Random(name)
-    # The row's own name comes first: prompts of different rows part at once, so they share no KV block by chance.
     text = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     while len(text) < size:
-        text += " " + " ".join(rng.choices(_WORDS, k=64))  # a fixed batch, so a longer text starts with the shorter one
+        text += " " + " ".join(rng.choices(_WORDS, k=_BATCH))
     return text[:size]

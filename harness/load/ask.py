@@ -1,0 +1,104 @@
+"""From a plan row to the bytes that go out: body, headers, and the `request` line of the spool."""
+
+import json
+from dataclasses import dataclass
+
+from harness.load.cancel import parse_cancel
+from harness.load.config import LoadConfig
+from harness.load.exchange import Request
+from harness.load.malformed import malformed_body
+from harness.load.prompt import canary_text, prompt_text, sha
+from harness.load.wire import bearer
+from scenarios.arrivals import Ask
+from scenarios.load import Load
+
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A request ready to go. `line` is its spool line without the stamps, which are known when it is sent."""
+
+    request: Request
+    line: dict[str, object]
+    load_id: str
+    kind: str  # load | probe | canary | malformed
+
+
+class Writer:
+    """Writes requests for one config. Missing keys are found when it is made, not in the middle of a run."""
+
+    def __init__(self, config: LoadConfig) -> None:
+        self._config = config
+        groups = {load.group for load in config.loads} | {config.canary.group if config.canary else None}
+        self._keys = {group: bearer(config.key_for(group)) for group in groups}
+
+    def load_request(self, load: Load, ask: Ask) -> Planned:
+        """The request of a plan row."""
+        config, api = self._config, self._config.api_for(load.id)
+        text = prompt_text(ask.parts)
+        if ask.malformed:
+            kind, (form, body) = "malformed", malformed_body(ask.n, config.model, api)
+            text = form
+        else:
+            kind = "probe" if load.probe else "load"
+            fields: dict[str, object] = {"seed": ask.prompt_seed & 0x7FFFFFFF, "stream": ask.stream}
+            if ask.stream:
+                fields["stream_options"] = {"include_usage": True}
+            body = self._body(api, text, ask.output_tokens, fields)
+        return self._planned(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
+
+    def canary_request(self, number: int) -> Planned:
+        """The nth canary: the fixed prompts in turn, greedy, with log probabilities where they are wanted."""
+        canary, api = self._config.canary, self._config.api_for("canary")
+        assert canary is not None
+        index = number % canary.prompts
+        text = canary_text(self._config.seed, index, canary.prompt_tokens)
+        fields: dict[str, object] = {"seed": 0, "stream": True, "stream_options": {"include_usage": True}}
+        if canary.logprobs and api == "chat":
+            fields |= {"logprobs": True, "top_logprobs": canary.logprobs}
+        elif canary.logprobs:
+            fields["logprobs"] = canary.logprobs
+        body = self._body(api, text, canary.output_tokens, fields)
+        line: dict[str, object] = {"prompt_tokens": canary.prompt_tokens, "output_tokens_max": canary.output_tokens}
+        return self._planned("canary", "canary", canary.group, number, text, body, api, canary.timeout_s, None, line)
+
+    def _body(self, api: str, text: str, output_tokens: int, fields: dict[str, object]) -> bytes:
+        # Temperature 0: a bystander's tokens are compared with those of its twin in a run without faults.
+        body: dict[str, object] = {"model": self._config.model, "max_tokens": output_tokens, "temperature": 0, **fields}
+        body |= {"messages": [{"role": "user", "content": text}]} if api == "chat" else {"prompt": text}
+        return json.dumps({**body, **self._config.body}, separators=(",", ":")).encode()
+
+    def _planned(
+        self,
+        load_id: str,
+        kind: str,
+        group: str | None,
+        number: int,
+        text: str,
+        body: bytes,
+        api: str,
+        timeout_s: float,
+        ask: Ask | None,
+        sizes: dict[str, object] | None = None,
+    ) -> Planned:
+        prefix = f"{self._config.run_id}-" if self._config.run_id else ""
+        identity = f"{prefix}{load_id}-{number}"
+        cancel_at = ask.cancel_at if ask is not None else None
+        if ask is not None:
+            sizes = {"prompt_tokens": ask.prompt_tokens, "output_tokens_max": ask.output_tokens}
+        line: dict[str, object] = {
+            "e": "request",
+            "id": identity,
+            "load": load_id,
+            "kind": kind,
+            "grp": group,
+            "worker": str(self._config.worker_index),
+            "plan_row": number,
+            "prompt_sha": sha(text),
+            **(sizes or {}),
+            "cancel_at": cancel_at,
+        }
+        headers = {"Content-Type": "application/json", "X-Request-Id": identity, **self._keys[group]}
+        request = Request(identity, self._config.url + PATHS[api], body, headers, timeout_s, parse_cancel(cancel_at))
+        return Planned(request, line, load_id, kind)

@@ -1,0 +1,215 @@
+"""Locust's side, and the only file that imports it: importing it patches the standard library for gevent.
+
+As a library (`serve`, called by main.py) it runs a whole `LoadRun` from a config. By itself it is an ordinary
+locustfile, in which one user is one open-loop stream of requests, a Poisson process of rate SEATRIAL_RATE:
+
+    locust -f harness/load/locustfile.py --host http://127.0.0.1:8000 --headless -u 10 -t 60s
+
+Locust's own reading of an event stream falsifies times, so requests are read by ours, and Locust is told the true
+ones: a row TTFT and a row E2E for each load.
+"""
+
+# ruff: noqa: I001 - gevent's patches must come before requests and urllib3 are imported
+import gevent
+import locust
+from gevent.pool import Group
+from locust.env import Environment
+from locust.exception import StopUser
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.load import dispatch
+from harness.load.ask import Planned
+from harness.load.closed import ClosedUser, closed_users
+from harness.load.config import LoadConfig, parse_config
+from harness.load.exchange import Reply
+from harness.load.outcome import Outcome
+from harness.load.run import SWEEP_S, LoadRun, Ports
+from harness.load.spool import Spool
+
+KEPT_SECONDS = 60  # of Locust's dictionaries with one key a second
+HISTORY_ROWS = 720
+
+
+def gevent_ports() -> Ports:
+    return Ports(time.monotonic_ns, gevent.sleep, gevent.spawn)
+
+
+def teller(environment: Environment) -> Callable[[Planned, int, Reply], None]:
+    """Tells Locust of each reply: true first-token and end-to-end times, in ms from sending."""
+
+    fire: Any = environment.events.request.fire
+
+    def tell(planned: Planned, sent_ns: int, reply: Reply) -> None:
+        first_ns = reply.heard.first_ns
+        ours = reply.outcome in (
+            Outcome.OK,
+            Outcome.CANCELLED,
+            Outcome.UNFINISHED,
+        )  # as planned, or cut by our own stop
+        fine = ours or (planned.kind == "malformed" and reply.http == 400)
+        # Outcome words only: each new error text would be kept by Locust for ever.
+        exception = None if fine else RuntimeError(reply.outcome.value)
+        common: dict[str, Any] = {"response_length": reply.heard.count_tokens()[0] or 0, "context": {}}
+        if first_ns is not None:
+            ttft_ms = (first_ns - sent_ns) / 1e6
+            fire(request_type="TTFT", name=planned.load_id, response_time=ttft_ms, exception=None, **common)
+        e2e_ms = (reply.end_ns - sent_ns) / 1e6
+        fire(request_type="E2E", name=planned.load_id, response_time=e2e_ms, exception=exception, **common)
+
+    return tell
+
+
+def prune(environment: Environment, now_s: float) -> None:
+    """Drop what Locust would keep for ever: a key a second for each row (79 MB in a day, measured), and its history."""
+    stats = environment.stats
+    for entry in (stats.total, *stats.entries.values()):
+        for per_second in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
+            for second in [key for key in per_second if key < now_s - KEPT_SECONDS]:
+                del per_second[second]
+    del stats.history[:-HISTORY_ROWS]
+
+
+class _ClosedLoop(locust.User):
+    """Locust's shell of one closed-loop user. `Serving` makes a class of it that has the two fields below."""
+
+    abstract = True
+    waiting: list[ClosedUser]  # one for each user that will be spawned
+    run_of_all: LoadRun
+
+    def on_start(self) -> None:
+        self.one = self.waiting.pop(0)
+
+    @locust.task
+    def turn(self) -> None:
+        if not self.one.turn(self.run_of_all):
+            raise StopUser
+
+
+class Serving:
+    """A load run inside a Locust runner. `start` begins, `stop` ends; both are called by main.py's command loop."""
+
+    def __init__(self, config: LoadConfig) -> None:
+        users = closed_users(config)
+        self.environment = Environment(host=config.url)
+        self.run = LoadRun(config, Spool(config.spool), gevent_ports(), teller(self.environment))
+        shell = type("ClosedLoop", (_ClosedLoop,), {"waiting": users, "run_of_all": self.run})
+        self.environment.user_classes.append(shell)
+        self._users = len(users)
+        self._runner = self.environment.create_local_runner()
+        self._beside = Group()
+        if config.web_port is not None:
+            self.environment.create_web_ui("127.0.0.1", config.web_port)
+            self._beside.spawn(locust.stats.stats_history, self._runner)
+        self.beside(self._sweep)
+        self.beside(self._seconds)
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do work in a greenlet of its own; what it raises fails the run."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                self.run.fail(error)
+
+        self._beside.spawn(guarded)
+
+    def start(self, t0_ns: int) -> None:
+        self.run.timeline.start(t0_ns)
+        self.beside(lambda: dispatch.dispatch(self.run))
+        self.beside(lambda: dispatch.canaries(self.run))
+        if self._users:
+            self._runner.start(self._users, spawn_rate=self._users)
+
+    def stop(self, drain_s: float) -> int:
+        """End the run; how many requests were cut unfinished."""
+        cut = self.run.finish(drain_s)
+        if self._users:
+            self._runner.stop()
+        self._runner.quit()
+        self._beside.kill()
+        self.run.spool.close()
+        return cut
+
+    def _sweep(self) -> None:
+        while True:
+            self.run.sweep()
+            gevent.sleep(SWEEP_S)
+
+    def _seconds(self) -> None:
+        while True:
+            gevent.sleep(1.0)
+            self.run.second()
+            prune(self.environment, time.time())
+
+
+# -- by itself: `locust -f` ----------------------------------------------------------------------------------------
+
+
+def plain_config(host: str) -> LoadConfig:
+    """A small default profile from the environment: SEATRIAL_RATE (1/s), SEATRIAL_MODEL, SEATRIAL_SPOOL, SEATRIAL_SEED,
+    SEATRIAL_API, SEATRIAL_KEY_ENV (name of the variable that holds the key)."""
+    environ = os.environ
+    spool = environ.get("SEATRIAL_SPOOL") or str(Path(tempfile.mkdtemp(prefix="seatrial-")) / "requests.jsonl")
+    load = {"id": "chat", "arrivals": "poisson", "rate": float(environ.get("SEATRIAL_RATE", "1"))}
+    return parse_config(
+        {
+            "config": 1,
+            "spool": spool,
+            "url": host,
+            "model": environ.get("SEATRIAL_MODEL", "default"),
+            "seed": int(environ.get("SEATRIAL_SEED", "0")),
+            "api": environ.get("SEATRIAL_API", "completions"),
+            "key_env": environ.get("SEATRIAL_KEY_ENV"),
+            "load": [load],
+        }
+    )
+
+
+class OpenLoop(locust.User):
+    """One open-loop stream. Streams of several users add up to a Poisson process of the sum of their rates."""
+
+    serial = 0
+
+    def on_start(self) -> None:
+        runner = self.environment.runner
+        number = OpenLoop.serial * 1000 + getattr(runner, "worker_index", 0)
+        OpenLoop.serial += 1
+        config = plain_config(self.host or self.environment.host)
+        self.run_of_mine = plain_run(self.environment, config, number)
+
+    @locust.task
+    def drive(self) -> None:
+        dispatch.dispatch(self.run_of_mine)
+
+    def on_stop(self) -> None:
+        self.run_of_mine.finish(0.0)
+
+
+def plain_run(environment: Environment, config: LoadConfig, number: int) -> LoadRun:
+    """The run of one plain user: its own seed and spool, so that no two users send the same rows or ids."""
+    mine = {**config.__dict__, "seed": config.seed + number, "run_id": f"u{number}",
+            "spool": config.spool.with_suffix(f".{number}.jsonl")}  # fmt: skip
+    run = LoadRun(LoadConfig(**mine), Spool(mine["spool"]), gevent_ports(), teller(environment))
+    run.timeline.start(time.monotonic_ns())
+
+    def sweep() -> None:
+        while not run.stopping:
+            run.sweep()
+            gevent.sleep(SWEEP_S)
+
+    def seconds() -> None:
+        while not run.stopping:
+            gevent.sleep(1.0)
+            run.second()
+            prune(environment, time.time())
+
+    gevent.spawn(sweep)
+    gevent.spawn(seconds)
+    return run

@@ -1,0 +1,115 @@
+"""Entry of the load process: reads its config, says `ready`, then does what its parent says until it is told to stop.
+
+stdout   {"e": "ready", ...}   {"e": "ack", "cmd": ...}   {"e": "idle"}   {"e": "breaker"}   {"e": "stopped", ...}
+stdin    the commands of control.py
+exit     0 stopped as told, 3 our own failure, 4 bad config, 5 parent died
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.load.control import Answers, Command, commands
+
+if TYPE_CHECKING:
+    from harness.load.locustfile import Serving
+
+OK, FAILED, BAD_CONFIG, ORPHANED = 0, 3, 4, 5
+
+
+def main(arguments: list[str]) -> int:
+    """Run one load process. Returns the exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m harness.load CONFIG.json", file=sys.stderr)
+        return BAD_CONFIG
+    protocol_fd = _own_stdout()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; our parent decides for us
+    from harness.load import locustfile  # first of all: it patches what the imports below bring in
+    from harness.load.config import ConfigProblems, read_config
+
+    try:
+        serving = locustfile.Serving(read_config(Path(arguments[0])))
+    except (ConfigProblems, LookupError, OSError) as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        return BAD_CONFIG
+    return _Session(serving, Answers(protocol_fd, serving.run.ports.clock_ns)).serve()
+
+
+class _Session:
+    """The talk with the parent."""
+
+    def __init__(self, serving: "Serving", answers: Answers) -> None:
+        self._serving = serving
+        self._run = serving.run
+        self._answers = answers
+
+    def serve(self) -> int:
+        self._serving.beside(self._watch)
+        self._run.event("start", float(os.getpid()))
+        self._answers.say("ready", pid=os.getpid(), loads=[load.id for load in self._run.config.loads])
+        for command in commands(0):
+            if command.problem:
+                self._answers.say("refused", why=command.problem)
+            elif command.cmd == "stop":
+                return self._stop(command)
+            else:
+                self._obey(command)
+        raise AssertionError("commands always end with a stop")
+
+    def _obey(self, command: Command) -> None:
+        timeline, clock_ns = self._run.timeline, self._run.ports.clock_ns
+        if command.cmd == "start":
+            if timeline.start_ns is not None:
+                self._answers.say("refused", why="the load has started already")
+                return
+            self._serving.start(command.fields.get("t0_ns", clock_ns()))
+        elif command.cmd == "pause":
+            timeline.pause(clock_ns())
+        elif command.cmd == "resume":
+            timeline.resume(clock_ns())
+        if command.cmd != "status":
+            self._run.event(command.cmd, command.fields.get("n"), command.fields.get("name"))
+        self._answers.say("ack", cmd=command.cmd, t0_ns=timeline.start_ns, **self._counts())
+
+    def _stop(self, command: Command) -> int:
+        self._answers.say("ack", cmd="stop", **self._counts())
+        orphaned = bool(command.fields.get("orphaned"))
+        self._run.event("stop", command.fields.get("drain_s"), "the parent is gone" if orphaned else None)
+        cut = self._serving.stop(float(command.fields.get("drain_s", 0.0)))
+        failure = self._run.failure
+        self._answers.say("stopped", unfinished=cut, failure=_text(failure), **self._counts())
+        if failure is not None:
+            return FAILED
+        return ORPHANED if orphaned else OK
+
+    def _watch(self) -> None:
+        """Tell the parent what it can't see: that a pause has run empty, the breaker opened, or we broke."""
+        run, told_idle, told_breaker = self._run, False, False
+        while run.failure is None:
+            paused = run.timeline.paused_ns is not None
+            if paused and not run.audit.in_flight and not told_idle:
+                self._answers.say("idle", **self._counts())
+            told_idle = paused and not run.audit.in_flight
+            if run.stopped_by_gate and not told_breaker:
+                told_breaker = True
+                run.event("breaker", None, run.stopped_by_gate)
+                self._answers.say("breaker", why=run.stopped_by_gate)
+            run.ports.sleep(0.02)
+        self._answers.say("failed", failure=_text(run.failure))
+
+    def _counts(self) -> dict[str, int]:
+        audit = self._run.audit
+        return {"sent": audit.sent, "done": audit.done, "dropped": audit.dropped, "in_flight": audit.in_flight}
+
+
+def _text(error: BaseException | None) -> str | None:
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
+def _own_stdout() -> int:
+    """A descriptor for the protocol alone; what anyone prints goes to stderr."""
+    protocol_fd = os.dup(1)
+    os.dup2(2, 1)
+    return protocol_fd

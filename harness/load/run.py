@@ -1,0 +1,262 @@
+"""The load of one process: sends what is planned, keeps every promise about time, and writes down each request.
+
+    offer --- gate? --- slot? --- spawn --- sent line --- exchange --- reply line
+                |          |
+              held      dropped (counted, written, never waited for)
+
+It knows no Locust and no gevent: `Ports` says how to spawn and to sleep, so it runs on threads as well. Whatever
+breaks inside (`failure`) ends the run: a load that can't be recorded must not go on.
+"""
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.load.ask import Planned, Writer
+from harness.load.breaker import Gate
+from harness.load.config import LoadConfig
+from harness.load.exchange import Exchange, Reply
+from harness.load.itl import Window
+from harness.load.outcome import End, Outcome
+from harness.load.selfaudit import SelfAudit
+from harness.load.spool import Spool
+from harness.load.timeline import Timeline
+from harness.load.wire import Lines
+
+CANARY_SLOTS = 4
+SWEEP_S = 0.02  # how late a deadline may be noticed
+GRACE_S = 2.0  # what cut requests get to write their reply
+
+
+def _thread(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Clock, sleep and a way to do work beside this: gevent's inside Locust, threads and time elsewhere."""
+
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], None] = time.sleep
+    spawn: Callable[[Callable[[], object]], object] = _thread
+
+
+@dataclass
+class _Open:
+    """A request that is out: its exchange and its deadline."""
+
+    exchange: Exchange
+    deadline_ns: int
+
+
+@dataclass
+class _Slots:
+    """Open requests of one load."""
+
+    most: int
+    taken: int = 0
+
+
+@dataclass
+class LoadRun:
+    """One run. `on_reply(planned, sent_ns, reply)` is told after each reply is written (Locust's events)."""
+
+    config: LoadConfig
+    spool: Spool
+    ports: Ports = field(default_factory=Ports)
+    on_reply: Callable[[Planned, int, Reply], None] | None = None
+
+    def __post_init__(self) -> None:
+        now_ns = self.ports.clock_ns()
+        self.timeline = Timeline()
+        self.audit = SelfAudit(self.ports.clock_ns)
+        self.writer = Writer(self.config)
+        self.failure: BaseException | None = None
+        self.stopping = False
+        self._gate = Gate(self.config.manners, now_ns)
+        self._gaps = Window(now_ns)
+        self._lines = Lines()
+        self._lock = threading.Lock()
+        self._open: dict[str, _Open] = {}
+        self._slots = {load.id: _Slots(load.in_flight_max) for load in self.config.loads}
+        self._slots["canary"] = _Slots(CANARY_SLOTS)
+        self._held_told = 0
+
+    @property
+    def stopped_by_gate(self) -> str:
+        """Why the breaker ended the sending, "" while it has not."""
+        return self._gate.stopped
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def offer(self, planned: Planned, intended_ns: int) -> None:
+        """Send it now, beside whatever else is going on. A full pool counts a dropped arrival; nothing blocks."""
+        if self._admit(planned, intended_ns):
+            self.ports.spawn(lambda: self._guarded(planned, intended_ns))
+
+    def send(self, planned: Planned, intended_ns: int) -> Outcome | None:
+        """The same for a closed-loop user, who waits for the end: its outcome, or None when it was not sent."""
+        if not self._admit(planned, intended_ns):
+            return None
+        reply = self._guarded(planned, intended_ns)
+        return reply.outcome if reply is not None else None
+
+    def _admit(self, planned: Planned, intended_ns: int) -> bool:
+        now_ns = self.ports.clock_ns()
+        with self._lock:
+            slots = self._slots[planned.load_id]
+            if self.stopping or not self._gate.lets_through(now_ns, self.audit.in_flight):
+                return False
+            if slots.taken < slots.most:
+                slots.taken += 1
+                self.audit.in_flight += 1
+                return True
+            self.audit.dropped += 1
+        self._put({**planned.line, "intended_ns": intended_ns, "sent_ns": None})
+        return False
+
+    def _guarded(self, planned: Planned, intended_ns: int) -> Reply | None:
+        try:
+            return self._exchange(planned, intended_ns)
+        except BaseException as error:
+            self.fail(error)
+            return None
+        finally:
+            with self._lock:
+                self._slots[planned.load_id].taken -= 1
+                self.audit.in_flight -= 1
+                self.audit.done += 1
+                self._open.pop(planned.request.id, None)
+
+    def _exchange(self, planned: Planned, intended_ns: int) -> Reply:
+        clock_ns, request = self.ports.clock_ns, planned.request
+        with self._lock:
+            line = self._lines.take(clock_ns())
+        exchange = Exchange(request, line, clock_ns, lambda gap_ns: self._gaps.add(planned.load_id, gap_ns))
+        sent_ns = clock_ns()
+        with self._lock:
+            self._open[request.id] = _Open(exchange, sent_ns + int(request.timeout_s * 1e9))
+            self.audit.sent += 1
+            self.audit.late(sent_ns - intended_ns)
+        self._put({**planned.line, "intended_ns": intended_ns, "sent_ns": sent_ns})
+        reply = exchange.run()
+        now_ns = clock_ns()
+        with self._lock:
+            self._lines.give(line, now_ns, reply.reusable)
+            self._tell_gate(now_ns, sent_ns, reply)
+        self._put(reply_line(request.id, reply))
+        if planned.kind == "canary":
+            self._put(canary_line(request.id, reply))
+        if self.on_reply is not None:
+            self.on_reply(planned, sent_ns, reply)
+        return reply
+
+    def _tell_gate(self, now_ns: int, sent_ns: int, reply: Reply) -> None:
+        if reply.outcome in (Outcome.CANCELLED, Outcome.UNFINISHED):
+            return  # our doing: it says nothing about the server
+        lost = reply.http is None and reply.outcome is not Outcome.TIMEOUT
+        bad = lost or reply.outcome is Outcome.REFUSED or (reply.http or 0) >= 500
+        heard = reply.heard
+        tokens = (heard.prompt_tokens or 0) + (heard.count_tokens()[0] or 0)
+        self._gate.heard(now_ns, bad, reply.end_ns - sent_ns, tokens, reply.retry_after_s)
+
+    # -- what goes on beside ---------------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Cut what is over time. Called every `SWEEP_S`."""
+        now_ns = self.ports.clock_ns()
+        with self._lock:
+            late = [entry.exchange for entry in self._open.values() if entry.deadline_ns <= now_ns]
+        for exchange in late:
+            exchange.cut(End.DEADLINE)
+
+    def second(self, last: bool = False) -> None:
+        """Write the self-audit, and the gaps when their window is over. Called once a second."""
+        with self._lock:
+            line = self.audit.line()
+            rows = self._gaps.turn(self.ports.clock_ns(), last)
+            held, self._held_told = self._gate.held - self._held_told, self._gate.held
+        self._put(line)
+        for row in rows:
+            self._put(row)
+        if held:
+            self.event("held", held, self._gate.stopped or "ramp, Retry-After or limit of the target's manners")
+
+    def event(self, kind: str, value: float | None = None, detail: str | None = None) -> None:
+        self._put({"e": "event", "t_ns": self.ports.clock_ns(), "kind": kind, "value": value, "detail": detail})
+
+    def finish(self, drain_s: float) -> int:
+        """Send no more, give open requests `drain_s`, cut the rest. How many were cut (their outcome: unfinished)."""
+        self.stopping = True
+        self._await_empty(drain_s)
+        with self._lock:
+            left = [entry.exchange for entry in self._open.values()]
+        for exchange in left:
+            exchange.cut(End.STOPPED)
+        self._await_empty(GRACE_S)
+        self.second(last=True)
+        return len(left)
+
+    def _await_empty(self, most_s: float) -> None:
+        until_ns = self.ports.clock_ns() + int(most_s * 1e9)
+        while self.audit.in_flight and self.failure is None and self.ports.clock_ns() < until_ns:
+            self.sweep()
+            self.ports.sleep(SWEEP_S)
+
+    def fail(self, error: BaseException) -> None:
+        """Something broke that is ours (a full disk, a mistake): keep the first and send no more."""
+        if self.failure is None:
+            self.failure = error
+            traceback.print_exception(error, file=sys.stderr)
+        self.stopping = True
+
+    def _put(self, line: dict[str, Any]) -> None:
+        try:
+            self.spool.put(line)
+        except OSError as error:
+            self.fail(error)
+
+
+def reply_line(request_id: str, reply: Reply) -> dict[str, object]:
+    """The `reply` line of the spool."""
+    heard = reply.heard
+    tokens, tokens_from = heard.count_tokens()
+    return {
+        "e": "reply",
+        "request": request_id,
+        "head_ns": reply.head_ns,
+        "first_ns": heard.first_ns,
+        "last_ns": heard.last_ns,
+        "end_ns": reply.end_ns,
+        "cancel_ns": reply.cancel_ns,
+        "outcome": reply.outcome.value,
+        "http": reply.http,
+        "finish": heard.finish,
+        "error": reply.error,
+        "retry_after_s": reply.retry_after_s,
+        "prompt_tokens": heard.prompt_tokens,
+        "output_tokens": tokens,
+        "tokens_from": tokens_from,
+        "chunks": heard.chunks,
+        "gap_ns_sum": heard.gap_ns_sum if heard.chunks > 1 else None,
+        "gap_ns_max": heard.gap_ns_max,
+        "text_sha": reply.text_sha,
+        "sample": reply.sample,
+    }
+
+
+def canary_line(request_id: str, reply: Reply) -> dict[str, object]:
+    """The `canary_reply` line: tokens with what is known of them, or the text where the target gives no tokens."""
+    log = reply.heard.log
+    return {
+        "e": "canary_reply",
+        "request": request_id,
+        "tokens": log.tokens or None,
+        "text": reply.heard.sample,
+        "logprobs": log.logprobs or None,
+        "margins": log.margins or None,
+    }
