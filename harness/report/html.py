@@ -7,6 +7,7 @@ escaping, the browser would refuse to run what it brought.
 import base64
 import hashlib
 from importlib.resources import files
+from itertools import groupby
 
 from harness.report import figures
 from harness.report.judges import anchor
@@ -31,6 +32,9 @@ def render(report: Report) -> str:
     environment.filters |= {
         "anchor": anchor,
         "at": figures.at,
+        "by_load": lambda rows: [
+            (load, list(group)) for load, group in groupby(rows, key=lambda row: (row.load, row.kind))
+        ],
         "count": figures.count,
         "quantity": figures.quantity,
         "seconds": figures.seconds,

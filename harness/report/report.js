@@ -65,13 +65,14 @@
     ctx.beginPath(); ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height); ctx.clip();
     ctx.font = 11 * r + "px " + colour("sans");
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     for (const p of data.phases) {
       const at = clip(u, p.start, p.end);
       if (!at) continue;
       ctx.fillStyle = colour("phase");
       ctx.fillRect(at[0] + r, middle(0) - 9 * r, Math.max(at[1] - 2 * r, r), 18 * r);
       ctx.fillStyle = colour("phase-ink");
-      if (ctx.measureText(p.label).width < at[1] - 12 * r) ctx.fillText(p.label, at[0] + 7 * r, middle(0));
+      if (ctx.measureText(p.label).width < at[1] - 10 * r) ctx.fillText(p.label, at[0] + 5 * r, middle(0));
     }
     for (const f of data.faults) {
       const y = middle(data.lanes.indexOf(f.fault)), at = clip(u, f.arm, f.heal === null ? data.end : f.heal);
@@ -119,7 +120,7 @@
     values: (u, splits) => splits.map((s) => (label ? clock(s) : "")),
   });
   const common = (height, hooks) => ({
-    width: 400, height, hooks, padding: [6, 8, 0, 0],
+    width: 400, height, hooks, padding: [6, 18, 0, 0],
     cursor: { sync: { key: "run", setSeries: false }, y: false, points: { size: 6 } },
   });
 
@@ -138,13 +139,23 @@
     }, [[0, data.end], [null, null]], host);
   }
 
+  // Shares and rates stand on zero. Memory does not: a leak of a few MiB must show beside hundreds.
+  function span(unit, lo, hi) {
+    if (unit === "share") return [0, Math.max(1, hi) * 1.04];
+    if (unit !== "bytes") return [0, (hi || 1) * 1.04];
+    const room = Math.max((hi - lo) * 0.12, 2 ** 20);
+    return [Math.max(0, lo - room), hi + room];
+  }
+  const decades = (u, splits) => splits.map((v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6 ? v : null));
+  const MIB = [1, 2, 5].flatMap((n) => [0.1, 1, 10, 100, 1000, 10000].map((ten) => n * ten * 2 ** 20)).sort((a, b) => a - b);
+
   function curve(host, chart, last) {
     const text = shown(chart.unit);
     return new uPlot({
       ...common(PLOT_PX + (last ? 20 : 0), { drawClear: [shade] }),
       scales: {
         x: { time: false },
-        y: chart.log ? { distr: 3 } : { range: (u, lo, hi) => [0, (chart.unit === "share" ? Math.max(1, hi) : hi || 1) * 1.04] },
+        y: chart.log ? { distr: 3 } : { range: (u, lo, hi) => span(chart.unit, lo, hi) },
       },
       series: [{ label: "at", value: (u, v) => clock(v) }, ...chart.lines.map((line) => ({
         label: line.label, stroke: colour(line.key), width: line.key === "p99" || line.key === "bad" ? 1.6 : 1.3,
@@ -152,8 +163,10 @@
       }))],
       axes: [xAxis(last), {
         stroke: colour("soft"), font: "11px " + colour("sans"), size: AXIS_PX, gap: 4, space: 28, ticks: { show: false },
-        grid: { stroke: colour("hair"), width: 1 },
-        values: (u, splits) => splits.map((v) => (v === null ? "" : chart.log && !/^1(e|0*$)/.test(String(Number((v * 1e6).toPrecision(6)))) ? "" : text(v))),
+        ...(chart.unit === "bytes" ? { incrs: MIB } : {}),
+        grid: { stroke: colour("hair"), width: 1, ...(chart.log ? { filter: decades } : {}) },
+        ...(chart.log ? { filter: decades } : {}),
+        values: (u, splits) => splits.map((v) => (v === null ? "" : text(v))),
       }],
     }, [[0, ...chart.x, data.end], ...chart.lines.map((line) => [null, ...bridged(line.values), null])], host);
   }

@@ -93,14 +93,14 @@ def _started(source: Source) -> str | None:
 
 def _audits(source: Source) -> Audits:
     apart = "expected IS NOT NULL AND value <> expected"
-    counted = source.rows(f"SELECT count(*), coalesce(sum({apart}), 0) FROM audit")  # noqa: S608 - our own text
-    total, unequal = (counted[0][0], counted[0][1]) if counted else (0, 0)
+    counts = f"SELECT coalesce(sum(value = expected), 0), coalesce(sum({apart}), 0) FROM audit"  # noqa: S608 - our text
+    equal, unequal = source.rows(counts)[0]
     newest = f"SELECT * FROM audit WHERE {apart} ORDER BY t_ns DESC, name, owner LIMIT ?"  # noqa: S608
     last = "SELECT * FROM audit WHERE t_ns = (SELECT max(t_ns) FROM audit) ORDER BY name, kind, owner LIMIT ?"
     return Audits(
         tuple(_audit(row) for row in source.rows(newest, (AUDITS_SHOWN_MAX,))),
         unequal,
-        total - unequal,
+        equal,
         tuple(_audit(row) for row in source.rows(last, (AUDITS_SHOWN_MAX,))),
     )
 

@@ -16,7 +16,7 @@ from harness.report.source import Source
 
 NS = 1e-9
 WINDOW_S = 5.0
-DRAWN = ("server.generation_tokens", "kv.usage", "server.rss_anon", "load.rss_anon")
+BY_PHASE = ("server.generation_tokens", "kv.usage", "server.rss_anon")
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,18 @@ class Timeline:
 
 def timeline(source: Source, requests: Requests) -> Timeline:
     phases = phase_bands(source)
-    sampled = {name: samples(source, name) for name in DRAWN}
+    sampled = {name: samples(source, name) for name in BY_PHASE}
     tokens = rise_per_s(sampled["server.generation_tokens"])
     end_s = max([0.0, *(band.end_s for band in phases), *(times[-1] for times, _ in sampled.values() if len(times))])
     if len(requests):
         end_s = max(end_s, float(np.nanmax(np.r_[requests.intended_ns, requests.end_ns])) * NS)
-    kv = [("kv", "in use", "kv.usage", sampled["kv.usage"])]
-    rss = [
-        ("server", "server", "server.rss_anon", sampled["server.rss_anon"]),
-        ("load", "load generator", "load.rss_anon", sampled["load.rss_anon"]),
-    ]
     charts = (
         _rates(requests, end_s),
         _ttft(requests, end_s),
         _tokens(requests, tokens, end_s),
-        _gauges("kv", "KV cache in use", "share", end_s, source, kv),
-        _gauges("rss", "Private memory", "bytes", end_s, source, rss),
+        _gauge("kv", "KV cache in use", "share", "in use", "kv.usage", source, end_s),
+        _gauge("server", "Private memory of the server", "bytes", "server", "server.rss_anon", source, end_s),
+        _gauge("load", "Private memory of the load generator", "bytes", "load", "load.rss_anon", source, end_s),
     )
     dots, dot_counts = canaries(source)
     by_phase = tuple(phase_row(band, requests, sampled, tokens) for band in phases)
@@ -119,17 +115,13 @@ def _tokens(requests: Requests, counter: Samples, end_s: float) -> Chart:
     return _chart("tokens", "Tokens", "tokens/s", note, x_s, lines, _no_requests(requests))
 
 
-def _gauges(
-    key: str, title: str, unit: str, end_s: float, source: Source, wanted: list[tuple[str, str, str, Samples]]
-) -> Chart:
-    absent = {name: absence(source, name) for _, _, name, _ in wanted}
-    present = [item for item in wanted if absent[item[2]] is None]
-    reasons = [f"{name}: {reason}" for name, reason in absent.items() if reason]
-    if not present:
-        return _chart(key, title, unit, "", np.array([]), (), "; ".join(reasons))
-    place = grid(0, end_s, min(period_s(samples[0]) for _, _, _, samples in present))
-    lines = tuple(Line(role, label, _values(min_max(*samples, place))) for role, label, _, samples in present)
-    return _chart(key, title, unit, "; ".join([*(name for _, _, name, _ in present), *reasons]), place.x_s, lines, None)
+def _gauge(key: str, title: str, unit: str, label: str, name: str, source: Source, end_s: float) -> Chart:
+    absent = absence(source, name)
+    if absent:
+        return _chart(key, title, unit, name, np.zeros(0), (), absent)
+    t_s, values = samples(source, name)
+    place = grid(0, end_s, period_s(t_s))
+    return _chart(key, title, unit, name, place.x_s, (Line(key, label, _values(min_max(t_s, values, place))),), None)
 
 
 def _windows(end_s: float) -> tuple[Floats, float]:

@@ -7,46 +7,24 @@ import json
 import math
 import sqlite3
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from assertions import schema
+from tests.harness.report.story import HOSTILE, Story
+from tests.harness.report.synthetic_verdict import plan, verdict
 
 S = 1_000_000_000
 
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "<!--<script>",
-    "\x00\x07\x1b[2J\x1b[31mred\x1b[0m",
-    "\r\n::error::forged by a reply\n##[error]forged",
-    "]]>&amp;<x y='z'>",
-    "\u2028\u2029\u202eevil\ufeff\ufffe",
-    "\udc80lone",
-    "| pipe ` tick * star [link](javascript:alert(1)) @someone",
-)
 
-
-@dataclass(frozen=True)
-class Story:
-    """What kind of run to make up."""
-
-    minutes: float = 4.0
-    seed: int = 7
-    state: str = "FAIL"
-    hostile: bool = True
-    kv_sensor: bool = True
-    rate: float = 6.0
-
-
-def write(run_dir: Path, story: Story = Story()) -> Path:  # noqa: B008 - frozen
+def write(run_dir: Path, story: Story) -> Path:
     """Make `run_dir` with plan.json, run.sqlite, verdict.json and scenario.toml. The same story, the same bytes."""
     run_dir.mkdir(parents=True)
     made = _History(story, run_dir / "run.sqlite")
     made.write()
     _dump(run_dir / "plan.json", plan(story))
-    _dump(run_dir / "verdict.json", verdict(story, made))
+    _dump(run_dir / "verdict.json", verdict(story, made.cut[0], made.end_s))
     (run_dir / "scenario.toml").write_text('schema = 1\nname = "nightly-two-tenants"\n', encoding="utf-8")
     return run_dir
 
@@ -139,20 +117,40 @@ class _History:
         if fault:
             self.hit[fault].append((sent_s, name))
         dropped = outcome == "dropped"
-        self.put("request", id=name, load=load, kind="probe" if load == "probe" else "load", grp=group, worker="0",
-                 prompt_tokens=120, output_tokens_max=200, intended_ns=_ns(t_s),
-                 sent_ns=None if dropped else _ns(sent_s))  # fmt: skip
+        self.put(
+            "request",
+            id=name,
+            load=load,
+            kind="probe" if load == "probe" else "load",
+            grp=group,
+            worker="0",
+            prompt_tokens=120,
+            output_tokens_max=200,
+            intended_ns=_ns(t_s),
+            sent_ns=None if dropped else _ns(sent_s),
+        )
         if outcome in {"dropped", "unfinished"}:
             return
         whole_s = ttft_s + tokens * 0.011
         if outcome == "timeout":
             whole_s = self.hang[1] - t_s - 1 if self.hang[1] - t_s > 2 else 1.0
         streamed = outcome in {"ok", "cancelled", "truncated"}
-        self.put("reply", request=name, head_ns=_ns(sent_s + 0.002),
-                 first_ns=_ns(sent_s + ttft_s) if streamed else None, last_ns=_ns(sent_s + whole_s) if streamed else None,
-                 end_ns=_ns(sent_s + (whole_s if streamed or outcome == "timeout" else 0.006)), outcome=outcome, http=http,
-                 finish=finish, error=error, prompt_tokens=120, output_tokens=tokens if streamed else 0,
-                 tokens_from="usage", sample=sample)  # fmt: skip
+        self.put(
+            "reply",
+            request=name,
+            head_ns=_ns(sent_s + 0.002),
+            first_ns=_ns(sent_s + ttft_s) if streamed else None,
+            last_ns=_ns(sent_s + whole_s) if streamed else None,
+            end_ns=_ns(sent_s + (whole_s if streamed or outcome == "timeout" else 0.006)),
+            outcome=outcome,
+            http=http,
+            finish=finish,
+            error=error,
+            prompt_tokens=120,
+            output_tokens=tokens if streamed else 0,
+            tokens_from="usage",
+            sample=sample,
+        )
 
     def _canaries(self) -> None:
         t_s, number = self.warm_s, 0
@@ -167,10 +165,26 @@ class _History:
                 state = "corrupt"
             self.put("request", id=name, load="canary", kind="canary", intended_ns=_ns(t_s), sent_ns=_ns(t_s))
             end_s = self.hang[1] + 0.4 if hung else t_s + 0.42
-            self.put("reply", request=name, first_ns=_ns(end_s - 0.38), end_ns=_ns(end_s), outcome="ok", http=200,
-                     finish="length", output_tokens=32)  # fmt: skip
-            self.put("canary", request=name, reference="exact", tokens="[1,2,3]", compared=32,
-                     parted_at=None if state == "equal" else 11, margin=0.4, state=state)  # fmt: skip
+            self.put(
+                "reply",
+                request=name,
+                first_ns=_ns(end_s - 0.38),
+                end_ns=_ns(end_s),
+                outcome="ok",
+                http=200,
+                finish="length",
+                output_tokens=32,
+            )
+            self.put(
+                "canary",
+                request=name,
+                reference="exact",
+                tokens="[1,2,3]",
+                compared=32,
+                parted_at=None if state == "equal" else 11,
+                margin=0.4,
+                state=state,
+            )
             t_s += 5.0
 
     def _faults(self) -> None:
@@ -181,17 +195,51 @@ class _History:
         ):
             hits = self.hit[fault]
             first_s = min((t for t, _ in hits), default=None)
-            self.put("fault", id=fault, n=n, spec=json.dumps({"do": do}), seed=self.story.seed,
-                     arm_ns=_ns(start_s - 0.4), first_ns=None if first_s is None else _ns(first_s), heal_ns=_ns(end_s),
-                     healed_by=by, hits=len(hits) * 4, fired=len(hits), fired_min=1, state="healed")  # fmt: skip
+            self.put(
+                "fault",
+                id=fault,
+                n=n,
+                spec=json.dumps({"do": do}),
+                seed=self.story.seed,
+                arm_ns=_ns(start_s - 0.4),
+                first_ns=None if first_s is None else _ns(first_s),
+                heal_ns=_ns(end_s),
+                healed_by=by,
+                hits=len(hits) * 4,
+                fired=len(hits),
+                fired_min=1,
+                state="healed",
+            )
             for hit, (t_s, request) in enumerate(hits):
-                self.put("fire", fault=fault, n=n, t_ns=_ns(t_s), hit=hit * 4, point=do.split(":")[0], request=request,
-                         grp="batch", evidence="raised", proof="called")  # fmt: skip
+                self.put(
+                    "fire",
+                    fault=fault,
+                    n=n,
+                    t_ns=_ns(t_s),
+                    hit=hit * 4,
+                    point=do.split(":")[0],
+                    request=request,
+                    grp="batch",
+                    evidence="raised",
+                    proof="called",
+                )
             mark = {"oom": "kv.out_of_blocks", "hang": "guard.cancelled", "cut": "stream.cut"}[fault]
             for t_s, _ in hits:
                 self.put("mark", name=mark, t_ns=_ns(t_s + 0.05), n=1)
-        self.put("fault", id="quota", n=0, spec="{}", seed=self.story.seed, arm_ns=_ns(self.end_s * 0.8),
-                 heal_ns=_ns(self.recovery_s), healed_by="ttl", hits=0, fired=0, fired_min=1, state="healed")  # fmt: skip
+        self.put(
+            "fault",
+            id="quota",
+            n=0,
+            spec="{}",
+            seed=self.story.seed,
+            arm_ns=_ns(self.end_s * 0.8),
+            heal_ns=_ns(self.recovery_s),
+            healed_by="ttl",
+            hits=0,
+            fired=0,
+            fired_min=1,
+            state="healed",
+        )
         self.put("mark", name="kv.evict", t_ns=_ns(self.oom[0] + 1), n=41)
         self.put("mark", name="kv.preempt", t_ns=_ns(self.oom[0] + 1), n=9)
 
@@ -209,7 +257,7 @@ class _History:
             ("host.steal", "share", "gauge", lambda t_s: 0.002),
             ("server.cpu", "cores", "gauge", lambda t_s: 0.93 + self.random.gauss(0, 0.02)),
             ("server.fds", "count", "gauge", lambda t_s: 31.0),
-        ]  # fmt: skip
+        ]
         tokens = 0.0
         for number, (name, unit, kind, shape) in enumerate(names):
             absent = "target has no /metrics" if name == "kv.usage" and not self.story.kv_sensor else None
@@ -225,10 +273,26 @@ class _History:
                 else:
                     value = shape(t_s)
                 self.put("sample", series=number, t_ns=_ns(t_s), value=value)
-        self.put("series", id=99, name="host.throttled_s", unit="s", kind="counter", source="cgroup", period_ns=S,
-                 absent="no cgroup v2 cpu.stat here")  # fmt: skip
-        self.put("series", id=98, name="host.cpu_pressure", unit="share", kind="gauge", source="psi", period_ns=S,
-                 absent="kernel without pressure stall information")  # fmt: skip
+        self.put(
+            "series",
+            id=99,
+            name="host.throttled_s",
+            unit="s",
+            kind="counter",
+            source="cgroup",
+            period_ns=S,
+            absent="no cgroup v2 cpu.stat here",
+        )
+        self.put(
+            "series",
+            id=98,
+            name="host.cpu_pressure",
+            unit="share",
+            kind="gauge",
+            source="psi",
+            period_ns=S,
+            absent="kernel without pressure stall information",
+        )
 
     def _kv(self, t_s: float) -> float:
         if t_s > self.drain_s:
@@ -240,23 +304,57 @@ class _History:
     def _around(self) -> None:
         hostile = HOSTILE[0] if self.story.hostile else ""
         for key, value in {
-            "seatrial": "0.1.0", "python": "3.11.7", "torch": "2.13.0+cpu", "cpu": f"2 × Xeon {hostile}",
-            "cgroup.memory_max": "8589934592", "malloc": "MALLOC_ARENA_MAX=1", "weights_digest": "9f2c61d0",
-            "calibration.before": "1.00", "calibration.after": "1.01", "history": "1",
-        }.items():  # fmt: skip
+            "seatrial": "0.1.0",
+            "python": "3.11.7",
+            "torch": "2.13.0+cpu",
+            "cpu": f"2 × Xeon {hostile}",
+            "cgroup.memory_max": "8589934592",
+            "malloc": "MALLOC_ARENA_MAX=1",
+            "weights_digest": "9f2c61d0",
+            "calibration.before": "1.00",
+            "calibration.after": "1.01",
+            "history": "1",
+        }.items():
             self.put("meta", key=key, value=value)
         self.put("clock", t_ns=0, real_ns=1_796_000_000 * S, boot_ns=0, proc="harness", offset_ns=0, err_ns=900)
         leaked = 3.0 if self.story.state == "FAIL" else 0.0
         owner = f"request f-000412 {hostile}"
         for moment_s, scope in ((self.recovery_s, "quiesce"), (self.end_s - 1, "drain")):
-            self.put("audit", t_ns=_ns(moment_s), scope=scope, name="kv.blocks", kind="live", owner=owner,
-                     value=leaked, expected=0.0, unit="blocks",
-                     history="taken step 4121, preempted 4127, cancel.delivered 4130, never freed")  # fmt: skip
+            self.put(
+                "audit",
+                t_ns=_ns(moment_s),
+                scope=scope,
+                name="kv.blocks",
+                kind="live",
+                owner=owner,
+                value=leaked,
+                expected=0.0,
+                unit="blocks",
+                history="taken step 4121, preempted 4127, cancel.delivered 4130, never freed",
+            )
             for name, kind in (("kv.blocks", "limbo"), ("workspace.bytes", "live"), ("graphs.refs", "live")):
-                self.put("audit", t_ns=_ns(moment_s), scope=scope, name=name, kind=kind, owner=None, value=0.0,
-                         expected=0.0, unit="bytes" if "bytes" in name else "count")  # fmt: skip
-            self.put("audit", t_ns=_ns(moment_s), scope=scope, name="kv.blocks", kind="cached", owner="prefix",
-                     value=118.0, expected=None, unit="blocks")  # fmt: skip
+                self.put(
+                    "audit",
+                    t_ns=_ns(moment_s),
+                    scope=scope,
+                    name=name,
+                    kind=kind,
+                    owner=None,
+                    value=0.0,
+                    expected=0.0,
+                    unit="bytes" if "bytes" in name else "count",
+                )
+            self.put(
+                "audit",
+                t_ns=_ns(moment_s),
+                scope=scope,
+                name="kv.blocks",
+                kind="cached",
+                owner="prefix",
+                value=118.0,
+                expected=None,
+                unit="blocks",
+            )
         for t_s, proc, kind, value, detail in (
             (0.4, "server", "start", None, "pid 4121"),
             (77.1, "harness", "hiccup", 38.2, None),
@@ -264,79 +362,6 @@ class _History:
             (self.end_s, "server", "exit", 0.0, "exit code 0"),
         ):
             self.put("event", t_ns=_ns(t_s), proc=proc, kind=kind, value=value, detail=detail)
-
-
-def plan(story: Story) -> dict[str, Any]:
-    faults = [
-        ("oom", "kv.take: oom", "mark:kv.out_of_blocks", ["ok", "refused"]),
-        ("hang", "device.launch: hang 12s", "mark:guard.cancelled", ["ok", "timeout"]),
-        ("cut", "server.stream: cut", "outcome:truncated", ["truncated"]),
-        ("quota", "group.quota: exceeded", "mark:admit.refused", ["ok", "refused"]),
-        ("late", "event: lost", "mark:device.late", ["ok"]),
-    ]
-    return {
-        "plan": 1, "run_id": "20261129_7f3a", "seatrial": "0.1.0", "commit": "1a2b3c4d", "dirty": False, "seed": story.seed,
-        "scenario": {"schema": 1, "name": "nightly-two-tenants", "drive": "live",
-                     "means": "memory, KV blocks or P99 do not come back after a normal day with two kinds of break"},
-        "target": {"kind": "builtin", "url": "http://127.0.0.1:43117", "capabilities": ["arm", "ledger", "kv_live", "pid"]},
-        "phases": [{"name": name, "n": 0, "planned_s": story.minutes * 15} for name in ("baseline", "trial")],
-        "faults": [
-            {"id": fault, "n": 0, "at_s": 5.0, "after": None, "do": do, "point": do.split(":")[0], "action": do.split()[1],
-             "symptom": symptom, "severity": "recoverable", "scope": {}, "fired_min": 1,
-             "expect": {"outcomes": outcomes, "victims": "hit", "marks": [], "recover_s": 30.0}}
-            for fault, do, symptom, outcomes in faults
-        ],
-        "judges": [{"name": "leak.rss_anon < 4MiB/h", "level": "required", "state": "planned", "because": None, "cure": None}],
-        "load": [{"id": "chat", "rate_mean": 4.2, "rate_max": 6.0, "arrivals_planned": 1000, "period_s": 40.0}],
-        "cost": {"requests": 1440, "tokens": 120_000, "wall_s": story.minutes * 60},
-    }  # fmt: skip
-
-
-def verdict(story: Story, made: _History) -> dict[str, Any]:
-    failing = story.state == "FAIL"
-    nasty = HOSTILE[3] if story.hostile else ""
-    judges = [
-        _judge("answered", "PASS", "1,402 of 1,402 requests have one outcome, ledgers agree", limit="every request, once",
-               observed="1,402 of 1,402"),
-        _judge("alive", "PASS", "no process of ours died on its own"),
-        _judge("fired", "UNKNOWN" if story.state != "PASS" else "PASS", "a fault that never fired proves nothing",
-               limit="each fault fired and was felt", observed="3 of 4", fault="quota#0",
-               because="quota#0 was armed for 14.4 s and fired 0 times: no request of group batch came near its quota",
-               to_decide="lower groups.batch.hard, or arm it in a busier minute"),
-        _judge("reclamation", "FAIL" if failing else "PASS", "3 KV blocks were not given back after drain",
-               limit="0 live blocks when nothing runs", observed="3 blocks", since_ns=_ns(made.cut[0] + 1.25),
-               fault="cut#0", owner=f"request f-000412 (group batch) {nasty}", smallest_visible="1 block",
-               figures={"kv.live_blocks": 3.0}, evidence=[
-                   {"t_ns": _ns(made.cut[0] + 1.25), "request": "f-000412", "text": "cut after token 9, cancel delivered"},
-                   {"t_ns": _ns(made.end_s - 1), "request": "f-000412",
-                    "text": f"audit drain: 3 blocks live, last event step 4130 {nasty}"}]),
-        _judge("tokens", "FAIL" if failing else "PASS", "one canary parted from its reference at token 11",
-               limit="canaries equal the exact reference", observed="1 of 41 corrupt, 2 benign drift",
-               interval=None, since_ns=_ns(made.cut[0] + 4), fault="cut#0", figures={"corrupt": 1.0, "compared": 41.0},
-               evidence=[{"t_ns": _ns(made.cut[0] + 4), "request": "canary-0031",
-                          "text": "token 11 of 32: got 811, reference 90, |dlogit| 0.31"}]),
-        _judge("ttft.p99 < 800ms [chat]", "PASS", "P99 in this run, outside fault windows", limit="< 800 ms",
-               observed="96.2 ms", interval="88.0 ms .. 121 ms", smallest_visible="662 samples allow 1 over",
-               figures={"ttft.p99": 0.0962}),
-        _judge("recovery", "PASS", "good again after every fault", limit="30 s", observed="2.11 s", fault="oom#0"),
-        _judge("e2e.p95 < 2s", "PASS", "", limit="< 2 s", observed="1.04 s"),
-        _judge("drift.ttft.p99 < 20% [probe]", "FAIL", "slower at the end than at the start", level="observe",
-               limit="< 20 %", observed="31 %", interval="4 % .. 58 %"),
-        _judge("leak.rss_anon < 4MiB/h", "NOT_JUDGED", "", because="8 whole load periods needed, 3 planned",
-               to_decide="add 5m to phases.trial"),
-        _judge("fairness", "NOT_JUDGED", "", level="observe", because="one group only in this plan"),
-    ]  # fmt: skip
-    return {
-        "verdict": 1, "state": story.state, "exit": {"PASS": 0, "FAIL": 1, "UNKNOWN": 2}[story.state],
-        "run_id": "20261129_7f3a", "seed": story.seed, "commit": "1a2b3c4d", "dirty": False, "seatrial": "0.1.0",
-        "scenario": "nightly-two-tenants",
-        "means": "memory, KV blocks or P99 do not come back after a normal day with two kinds of break",
-        "replay": "seatrial replay runs/20261129_7f3a", "judges": judges,
-    }  # fmt: skip
-
-
-def _judge(name: str, state: str, summary: str, *, level: str = "required", **more: Any) -> dict[str, Any]:
-    return {"name": name, "state": state, "summary": summary, "level": level, **more}
 
 
 def _dump(path: Path, value: object) -> None:

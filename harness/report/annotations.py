@@ -1,0 +1,56 @@
+"""What GitHub shows beside a pull request: at most ten lines of `::error`, worst first, and the job's summary page.
+
+GitHub drops annotations beyond ten of a kind in a step without a word, so the tenth says how many there were.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from assertions.verdict import Judged, Level, State
+from harness.report.model import Report
+from harness.report.sanitise import annotation, annotation_property, one_line
+
+LINES_MAX = 10
+WORSE_FIRST = (State.FAIL, State.UNKNOWN)
+
+
+def lines(report: Report) -> list[str]:
+    """Workflow commands to print, one a line. Nothing for a run that passed."""
+    told = [
+        judged
+        for state in WORSE_FIRST
+        for judged in report.judges
+        if judged.state is state and judged.level is Level.REQUIRED
+    ]
+    if report.standing.because:
+        return [_line(f"{report.identity.scenario}: no verdict", report.standing.because)]
+    shown = told if len(told) <= LINES_MAX else told[: LINES_MAX - 1]
+    commands = [_line(f"{judged.state} {judged.name}", _message(report, judged)) for judged in shown]
+    if len(told) > len(shown):
+        rest = len(told) - len(shown)
+        commands.append(_line(report.identity.scenario, f"+{rest} more: see report.html of {report.identity.run_id}"))
+    return commands
+
+
+def publish_summary(summary: str, environment: Mapping[str, str]) -> None:
+    """Append the Markdown to the job's page when there is one. A page that can't be written is an OSError."""
+    page = environment.get("GITHUB_STEP_SUMMARY")
+    if page:
+        with Path(page).open("a", encoding="utf-8") as out:
+            out.write(summary)
+
+
+def wanted(environment: Mapping[str, str]) -> bool:
+    return environment.get("GITHUB_ACTIONS") == "true"
+
+
+def _message(report: Report, judged: Judged) -> str:
+    parts = [judged.because if judged.state is State.UNKNOWN else judged.summary]
+    if judged.limit or judged.observed:
+        parts.append(f"limit {judged.limit or '-'}, observed {judged.observed or '-'}")
+    parts.append(report.identity.replay)
+    return "\n".join(one_line(part) for part in parts if part)
+
+
+def _line(title: str, message: str) -> str:
+    return f"::error title={annotation_property(one_line(title, 120))}::{annotation(message)}"

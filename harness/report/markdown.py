@@ -1,0 +1,167 @@
+"""summary.md: the same report for a CI job's page, at most 200 kB.
+
+Headings start at `###`, because the page has the job's own above them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from assertions.verdict import Judged, Level, State
+from harness.report import figures
+from harness.report.model import Report
+from harness.report.outcomes import GOOD
+from harness.report.sanitise import markdown as safe
+
+BYTES_MAX = 200_000
+ROWS_MAX = 200  # of one table; the page has them all
+EVIDENCE_SHOWN = 5
+MARKS = {State.PASS: "🟢", State.FAIL: "🔴", State.UNKNOWN: "🟡", State.NOT_JUDGED: "⚪"}
+
+
+def render(report: Report) -> str:
+    parts = [_head(report)]
+    parts += [_judge(judged) for judged in report.judges if judged.state in (State.FAIL, State.UNKNOWN)]
+    passed = [judged for judged in report.judges if judged.state is State.PASS]
+    if passed:
+        rows = [(_name(judged), judged.limit, judged.observed, judged.smallest_visible) for judged in passed]
+        parts.append(_folded(f"{len(passed)} passed", _table(("judge", "limit", "observed", "smallest visible"), rows)))
+    skipped = [judged for judged in report.judges if judged.state is State.NOT_JUDGED]
+    if skipped:
+        rows_3 = [(_name(judged), judged.because, judged.to_decide) for judged in skipped]
+        parts.append(_folded(f"{len(skipped)} not judged", _table(("judge", "because", "price"), rows_3)))
+    parts += [_outcomes(report), _faults(report)]
+    if report.missing:
+        parts.append(_folded(f"Missing data: {len(report.missing)}", _table(("what", "why"), report.missing)))
+    return _bounded(parts)
+
+
+def _head(report: Report) -> str:
+    identity, standing = report.identity, report.standing
+    said = ", ".join(f"{number} {_words(state)}" for state, number in standing.required) or "no judge has spoken"
+    shown = ", ".join(f"{number} {_words(state)}" for state, number in standing.observed)
+    lines = [
+        f"### {MARKS[standing.state]} {_words(standing.state)}: {safe(identity.scenario)}",
+        "",
+        f"**{said}**" + (f" (only shown: {shown})" if shown else "") + f", exit {standing.exit}",
+        "",
+    ]
+    if standing.because:
+        lines += [f"No verdict: {safe(standing.because)}", ""]
+    seed = figures.MISSING if identity.seed is None else identity.seed
+    lines += [
+        f"A FAIL means: {safe(identity.means or 'the scenario does not say')}",
+        "",
+        f"seed {seed} · commit {safe(identity.commit or 'not recorded')} · run {safe(identity.run_id)}"
+        f" · {figures.seconds(report.timeline.end_s)}",
+        "",
+        f"see it again: {_code(identity.replay)}",
+    ]
+    return "\n".join(lines)
+
+
+def _judge(judged: Judged) -> str:
+    lines = [f"#### {MARKS[judged.state]} {_words(judged.state)} {safe(_name(judged))}", ""]
+    if judged.summary:
+        lines += [safe(judged.summary), ""]
+    since = None if judged.since_ns is None else figures.at(judged.since_ns / 1e9)
+    rows = (
+        ("limit", judged.limit),
+        ("observed", judged.observed),
+        ("interval", judged.interval),
+        ("can see", judged.smallest_visible),
+        ("because", judged.because),
+        ("to decide", judged.to_decide),
+        ("since", since),
+        ("fault", judged.fault),
+        ("owner", judged.owner),
+    )
+    lines += [f"- **{name}** {safe(value)}" for name, value in rows if value]
+    for item in judged.evidence[:EVIDENCE_SHOWN]:
+        moment = figures.at(None if item.t_ns is None else item.t_ns / 1e9)
+        lines.append(f"- {moment} {safe(item.request or '')} {safe(item.text)}")
+    if len(judged.evidence) > EVIDENCE_SHOWN:
+        lines.append(f"- and {len(judged.evidence) - EVIDENCE_SHOWN} more in verdict.json")
+    return "\n".join(lines)
+
+
+def _outcomes(report: Report) -> str:
+    rows = [
+        (
+            row.load,
+            row.outcome if row.outcome in GOOD else f"{row.outcome} !",
+            figures.count(row.requests),
+            figures.share(row.share),
+            figures.seconds(row.ttft_p99_s),
+            figures.seconds(row.e2e_p99_s),
+        )
+        for row in report.outcomes.rows
+    ]
+    if not rows:
+        return "#### Outcomes\n\nNo request was recorded."
+    totals = ", ".join(f"{outcome} {figures.count(number)}" for outcome, number in report.outcomes.totals)
+    head = ("load", "outcome", "requests", "share", "TTFT p99", "E2E p99")
+    return _folded(f"{figures.count(report.outcomes.requests)} requests: {safe(totals)}", _table(head, rows))
+
+
+def _faults(report: Report) -> str:
+    if not report.faults:
+        return "#### Faults\n\nNo fault was planned or recorded."
+    rows = [
+        (
+            fault.name,
+            fault.do,
+            figures.at(fault.arm_s) if fault.arm_s is not None else fault.state,
+            figures.at(fault.first_s) if fault.first_s is not None else "never",
+            f"{figures.at(fault.heal_s)} {fault.healed_by or ''}",
+            f"{figures.count(fault.fired)} of {fault.fired_min}+",
+            fault.symptom_seen,
+            fault.recovery,
+            f"{fault.requests_hit} + {fault.collateral}",
+        )
+        for fault in report.faults
+    ]
+    head = ("fault", "do", "armed", "first fire", "healed", "fired", "symptom", "recovery", "hit + collateral")
+    return f"#### Faults\n\n{_table(head, rows)}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    kept = list(rows)
+    lines = [" | ".join(("", *head, "")).strip(), "|" + " --- |" * len(head)]
+    lines += [
+        " | ".join(("", *(safe(figures.MISSING if cell in (None, "") else cell) for cell in row), "")).strip()
+        for row in kept[:ROWS_MAX]
+    ]
+    if len(kept) > ROWS_MAX:
+        lines += ["", f"and {len(kept) - ROWS_MAX} more rows in report.html"]
+    return "\n".join(lines)
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+
+
+def _bounded(parts: list[str]) -> str:
+    """Whole parts while they fit, so that no table or tag is ever left open."""
+    text, note = "", "\n\nMore did not fit into this summary: see report.html.\n"
+    for part in parts:
+        if len((text + "\n\n" + part + note).encode()) > BYTES_MAX:
+            return text + note
+        text = f"{text}\n\n{part}" if text else part
+    return text + "\n"
+
+
+def _name(judged: Judged) -> str:
+    return judged.name + (" (observed only)" if judged.level is Level.OBSERVE else "")
+
+
+def _words(state: State) -> str:
+    return str(state).replace("_", " ")
+
+
+def _code(text: str) -> str:
+    """A code span whatever the text holds: its fence is one backtick longer than any run inside."""
+    from harness.report.sanitise import one_line
+
+    line = one_line(text)
+    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in line).split()), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence}{' ' if longest else ''}{line}{' ' if longest else ''}{fence}"

@@ -1,0 +1,134 @@
+"""The verdict on a terminal: 80 columns, colour only where somebody looks, no escape of a reply let through."""
+
+import textwrap
+from typing import TextIO
+
+from assertions.verdict import Judged, Level, State
+from harness.report import figures
+from harness.report.model import Report
+from harness.report.sanitise import one_line, terminal
+
+COLUMNS = 80
+INDENT = 13
+STYLES = {State.PASS: "bold green", State.FAIL: "bold red", State.UNKNOWN: "bold yellow", State.NOT_JUDGED: "dim"}
+EVIDENCE_SHOWN = 3
+
+
+def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
+    """Print the verdict. `files` are paths to name at the end. NO_COLOR and a pipe give plain text."""
+    page = _Page(out)
+    identity, standing = report.identity, report.standing
+    seed = figures.MISSING if identity.seed is None else identity.seed
+    commit = identity.commit or "not recorded"
+    title = f"{identity.scenario} · seed {seed} · commit {commit} · exit {standing.exit}"
+    page.line(str(standing.state), STYLES[standing.state], title)
+    page.field("means", identity.means)
+    page.field("again", identity.replay, whole=True)
+    page.field("because", standing.because)
+    for judged in report.judges:
+        if judged.state in (State.FAIL, State.UNKNOWN):
+            _judge(page, judged)
+    page.gap()
+    for judged in report.judges:
+        if judged.state is State.PASS:
+            page.line("PASS", STYLES[State.PASS], f"      {_name(judged)}", _outcome(judged))
+    for judged in report.judges:
+        if judged.state is State.NOT_JUDGED:
+            price = "; ".join(text for text in (judged.because, judged.to_decide) if text)
+            page.line("not judged", "dim", f"{_name(judged)} ({price})")
+    page.gap()
+    totals = ", ".join(f"{outcome} {figures.count(number)}" for outcome, number in report.outcomes.totals)
+    page.field("requests", totals or "none recorded")
+    for fault in report.faults:
+        fired = f"fired {figures.count(fault.fired)} (at least {fault.fired_min}), {fault.symptom_seen}"
+        page.field("fault", f"{fault.name} {fault.do}: {fired}")
+    for path in files:
+        page.field("see", path, whole=True)
+
+
+def _judge(page: "_Page", judged: Judged) -> None:
+    page.gap()
+    page.line(str(judged.state), STYLES[judged.state], _name(judged))
+    since = None if judged.since_ns is None else figures.at(judged.since_ns / 1e9)
+    observed = " ".join(text for text in (judged.observed, judged.interval and f"[{judged.interval}]") if text)
+    for name, value in (
+        ("", judged.summary),
+        ("limit", judged.limit),
+        ("observed", observed),
+        ("can see", judged.smallest_visible),
+        ("because", judged.because),
+        ("to decide", judged.to_decide),
+        ("since", since),
+        ("fault", judged.fault),
+        ("owner", judged.owner),
+    ):
+        page.field(name, value)
+    for item in judged.evidence[:EVIDENCE_SHOWN]:
+        moment = figures.at(None if item.t_ns is None else item.t_ns / 1e9)
+        page.field("", " ".join(text for text in (moment, item.request, item.text) if text))
+    if len(judged.evidence) > EVIDENCE_SHOWN:
+        page.field("", f"and {len(judged.evidence) - EVIDENCE_SHOWN} more in verdict.json")
+
+
+def _outcome(judged: Judged) -> str:
+    return "  ".join(text for text in (judged.observed, judged.limit and f"(limit {judged.limit})") if text)
+
+
+def _name(judged: Judged) -> str:
+    return judged.name + (" (observed only)" if judged.level is Level.OBSERVE else "")
+
+
+class _Page:
+    """Lines of at most COLUMNS. The width is fixed: a log recorded on a narrow screen reads the same on a wide one."""
+
+    def __init__(self, out: TextIO) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=out, width=COLUMNS, highlight=False, markup=False, emoji=False)
+
+    def gap(self) -> None:
+        self._print([])
+
+    def line(self, word: str, style: str, text: str, aside: str = "") -> None:
+        """A coloured word, a text, and a dimmed aside that moves to its own line when it does not fit."""
+        lead = text[: len(text) - len(text.lstrip())]
+        lines = _wrapped(f"{lead}{_safe(text)}", COLUMNS - len(word) - 2)
+        self._print([(word, style), ("  " + lines[0], ""), *self._aside(len(word) + 2 + len(lines[0]), aside)])
+        for rest in lines[1:]:
+            self._print([(" " * INDENT + rest, "")])
+
+    def field(self, name: str, value: str | None, *, whole: bool = False) -> None:
+        """One indented field. `whole` keeps a path or command on one line, so that it can be copied."""
+        if not value:
+            return
+        lines = [_safe(value)] if whole else _wrapped(_safe(value), COLUMNS - INDENT)
+        self._print([(f"  {name:<{INDENT - 2}}", "dim"), (lines[0], "")])
+        for rest in lines[1:]:
+            self._print([(" " * INDENT + rest, "")])
+
+    def _aside(self, column: int, aside: str) -> list[tuple[str, str]]:
+        text = _safe(aside)
+        if not text:
+            return []
+        fits = column + 3 + len(text) <= COLUMNS
+        return [
+            (
+                "   " + text
+                if fits
+                else "\n" + "\n".join(" " * INDENT + row for row in _wrapped(text, COLUMNS - INDENT)),
+                "dim",
+            )
+        ]
+
+    def _print(self, parts: list[tuple[str, str]]) -> None:
+        from rich.text import Text
+
+        self._console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, columns, break_on_hyphens=False, drop_whitespace=True) or [""]
+
+
+def _safe(text: str) -> str:
+    return terminal(one_line(text))
