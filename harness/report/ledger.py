@@ -1,19 +1,22 @@
 """The fault ledger: what each fault was told to do, what it did, who felt it, and when that was over."""
 
-from collections import Counter, defaultdict
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from assertions.brief import Brief, PlannedFault
+from assertions.case import Case
+from assertions.history import FaultRow as RecordedFault
 from assertions.history import Requests
-from assertions.verdict import Judged
+from assertions.judges import fired
+from assertions.judges.recovery import first_ok_s
+from assertions.verdict import RunIdentity
+from assertions.windows import NS, SLACK_NS, Window, touched
 from harness.report import figures
 from harness.report.outcomes import GOOD
 from harness.report.source import Source
-
-NS = 1e-9
-MARK_LAG_S = 5.0  # the server writes its marks in batches, a little after the crossing
 
 
 @dataclass(frozen=True)
@@ -48,107 +51,107 @@ class FaultRow:
         return self.fired >= self.fired_min
 
 
-def fault_rows(source: Source, judges: tuple[Judged, ...]) -> tuple[FaultRow, ...]:
-    requests = source.history.requests
-    planned = {(entry["id"], entry.get("n", 0)): entry for entry in source.plan.get("faults") or []}
-    hits = {(row["id"], row["n"]): (row["hits"], row["spec"]) for row in source.rows("SELECT * FROM fault")}
-    hit, unnamed = _requests_hit(source)
-    rows = []
-    for fault in sorted(source.history.faults, key=lambda fault: (fault.arm_ns or 0, fault.id, fault.n)):
-        key = (fault.id, fault.n)
-        plan = planned.get(key) or planned.get((fault.id, 0)) or {}
-        arm_s, first_s, heal_s = (
-            None if ns is None else ns * NS for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns)
-        )
-        symptom = plan.get("symptom") or None
-        rows.append(
-            FaultRow(
-                fault=fault.id,
-                n=fault.n,
-                do=str(plan.get("do") or hits[key][1] or "?"),
-                state=fault.state or "?",
-                arm_s=arm_s,
-                first_s=first_s,
-                heal_s=heal_s,
-                healed_by=fault.healed_by,
-                hits=hits[key][0] or 0,
-                fired=fault.fired,
-                fired_min=fault.fired_min,
-                symptom=symptom,
-                symptom_seen=_symptom_seen(source, symptom, arm_s, heal_s),
-                recovery=figures.MISSING if first_s is None else _recovery(requests, judges, key, heal_s),
-                requests_hit=len(hit[key]),
-                fires_unnamed=unnamed[key],
-                collateral=_collateral(requests, hit[key], first_s, heal_s),
-                hit_sample=min(hit[key], default=None),
-            )
-        )
-    return tuple(rows) + tuple(_never_armed(entry) for key, entry in planned.items() if key not in hits)
+def fault_rows(source: Source) -> tuple[FaultRow, ...]:
+    case = Case(source.history, _brief(source))
+    planned = {(fault.id, fault.n): fault for fault in case.brief.faults}
+    windows = {(window.row.id, window.row.n): window for window in case.windows}
+    recorded = {(row["id"], row["n"]): row for row in source.rows("SELECT id, n, hits, spec FROM fault")}
+    rows = [
+        _row(source, case, fault, planned.get((fault.id, fault.n)), windows.get((fault.id, fault.n)), recorded)
+        for fault in sorted(source.history.faults, key=lambda fault: (fault.arm_ns or 0, fault.id, fault.n))
+    ]
+    return tuple(rows) + tuple(_never_armed(plan) for key, plan in planned.items() if key not in recorded)
 
 
-def _requests_hit(source: Source) -> tuple[dict[tuple[str, int], set[str]], Counter[tuple[str, int]]]:
-    """Requests that the fires of each occurrence name, by the client's id, and how many fires name none."""
-    client_of = {
-        served.server_id: served.request
-        for served in source.history.served()
-        if served.server_id is not None and served.request is not None
-    }
-    hit: dict[tuple[str, int], set[str]] = defaultdict(set)
-    unnamed: Counter[tuple[str, int]] = Counter()
-    for fire in source.history.fires:
-        hit[fire.fault, fire.n].update(client_of.get(name, name) for name in fire.requests)
-        unnamed[fire.fault, fire.n] += not fire.requests
-    return hit, unnamed
+def _row(
+    source: Source,
+    case: Case,
+    fault: RecordedFault,
+    plan: PlannedFault | None,
+    window: Window | None,
+    recorded: Mapping[tuple[str, int], sqlite3.Row],
+) -> FaultRow:
+    record = recorded[fault.id, fault.n]
+    arm_s, first_s, heal_s = (None if ns is None else ns / NS for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns))
+    hit = {case.client_of.get(name, name) for fire in window.fires for name in fire.requests} if window else set()
+    return FaultRow(
+        fault=fault.id,
+        n=fault.n,
+        do=plan.do if plan else str(record["spec"] or "?"),
+        state=fault.state or "?",
+        arm_s=arm_s,
+        first_s=first_s,
+        heal_s=heal_s,
+        healed_by=fault.healed_by,
+        hits=record["hits"] or 0,
+        fired=fault.fired,
+        fired_min=fault.fired_min,
+        symptom=(plan.symptom if plan else "") or None,
+        symptom_seen=_symptom_seen(source, case, plan, window),
+        recovery=_recovery(case, window),
+        requests_hit=len(hit),
+        fires_unnamed=sum(not fire.requests for fire in window.fires) if window else 0,
+        collateral=_collateral(case.history.requests, hit, first_s, heal_s),
+        hit_sample=min(hit, default=None),
+    )
 
 
-def _symptom_seen(source: Source, symptom: str | None, arm_s: float | None, heal_s: float | None) -> str:
-    kind, _, word = (symptom or "").partition(":")
-    if arm_s is None or not word:
+def _brief(source: Source) -> Brief:
+    """The plan as the judges see it. A run whose plan is lost still has a history worth showing."""
+    try:
+        return Brief.from_plan(source.plan)
+    except (KeyError, TypeError, ValueError):
+        lost = RunIdentity("?", 0, None, False, "?", "?", "")
+        return Brief(run=lost, drive="?", target_kind="?", capabilities=frozenset())
+
+
+def _symptom_seen(source: Source, case: Case, plan: PlannedFault | None, window: Window | None) -> str:
+    """What the judge `fired` sees, by its own rule, and how often where that can be counted."""
+    if plan is None or not plan.symptom:
         return "none declared"
-    until_s = np.inf if heal_s is None else heal_s + MARK_LAG_S
-    match kind:
-        case "mark":
-            counts = source.rows("SELECT t_ns, n FROM mark WHERE name = ?", (word,))
-            number = sum(row["n"] for row in counts if arm_s <= row["t_ns"] * NS <= until_s)
-        case "outcome":
-            requests = source.history.requests
-            sent_s = requests.sent_ns * NS
-            number = int(np.count_nonzero(requests.outcome.among(word) & (sent_s >= arm_s) & (sent_s <= until_s)))
-        case "audit":
-            rows = source.rows("SELECT t_ns FROM audit WHERE expected IS NOT NULL AND value <> expected")
-            number = sum(row["t_ns"] * NS >= arm_s for row in rows)
-        case _:
-            return f"{symptom}: counted by the judge only"
-    return f"{word} × {number:,}" if number else f"{word}: not seen"
+    form, _, word = plan.symptom.partition(":")
+    if window is None:
+        return f"{word}: not seen"
+    try:
+        seen = fired.seen(case, window, plan.symptom)
+    except ValueError as problem:
+        return str(problem)
+    if not seen:
+        return f"{word}: not seen"
+    if form == "mark":
+        until_ns = window.end_ns + SLACK_NS
+        query = "SELECT sum(n) FROM mark WHERE name = ? AND t_ns BETWEEN ? AND ?"
+        return f"{word} × {source.rows(query, (word, window.first_ns, until_ns))[0][0]:,}"
+    if form == "outcome":
+        requests = case.history.requests
+        return f"{word} × {int(np.count_nonzero(touched(requests, [window]) & requests.outcome.among(word))):,}"
+    return f"{word}: seen"
 
 
-def _recovery(requests: Requests, judges: tuple[Judged, ...], key: tuple[str, int], heal_s: float | None) -> str:
-    """The recovery judge's own figure where it gave one; else when the next good answer came."""
-    for judged in judges:
-        if judged.name.startswith("recovery") and judged.fault in {key[0], f"{key[0]}#{key[1]}"} and judged.observed:
-            return judged.observed
-    if heal_s is None:
+def _recovery(case: Case, window: Window | None) -> str:
+    """First good answer to a request meant for after the heal: the same clock as the judge `recovery`."""
+    if window is None or window.heal_ns is None:
         return figures.MISSING
-    later = requests.end_ns[requests.ok & (requests.sent_ns * NS >= heal_s)] * NS
-    return f"next ok after {figures.seconds(float(later.min()) - heal_s)}" if len(later) else "no ok answer after it"
+    within_s = first_ok_s(case, window, case.measured | case.history.requests.kind.among("canary"))
+    return "no ok answer after it" if within_s is None else f"ok after {figures.seconds(within_s)}"
 
 
 def _collateral(requests: Requests, hit: set[str], first_s: float | None, heal_s: float | None) -> int:
     """Bad outcomes whose life overlaps the fault's and which it did not name. Overlapping faults share them."""
     if first_s is None:
         return 0
-    begin_s = np.where(requests.sent, requests.sent_ns, requests.intended_ns) * NS
+    begin_s = np.where(requests.sent, requests.sent_ns, requests.intended_ns) / NS
     never_ended = np.isnan(requests.end_ns) & requests.sent
-    end_s = np.where(never_ended, np.inf, np.where(requests.sent, requests.end_ns * NS, begin_s))
+    end_s = np.where(never_ended, np.inf, np.where(requests.sent, requests.end_ns / NS, begin_s))
     alive = (begin_s <= (np.inf if heal_s is None else heal_s)) & (end_s >= first_s)
     return sum(requests.id[row] not in hit for row in np.flatnonzero(alive & ~requests.outcome.among(*GOOD)))
 
 
-def _never_armed(entry: Mapping[str, object]) -> FaultRow:
+def _never_armed(plan: PlannedFault) -> FaultRow:
     return FaultRow(
-        fault=str(entry["id"]),
-        n=int(str(entry.get("n", 0))),
-        do=str(entry["do"]),
+        fault=plan.id,
+        n=plan.n,
+        do=plan.do,
         state="never armed",
         arm_s=None,
         first_s=None,
@@ -156,8 +159,8 @@ def _never_armed(entry: Mapping[str, object]) -> FaultRow:
         healed_by=None,
         hits=0,
         fired=0,
-        fired_min=int(str(entry.get("fired_min", 1))),
-        symptom=str(entry.get("symptom") or "") or None,
+        fired_min=plan.fired_min,
+        symptom=plan.symptom or None,
         symptom_seen="not looked for",
         recovery=figures.MISSING,
         requests_hit=0,

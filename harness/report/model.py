@@ -67,7 +67,7 @@ def _build(source: Source) -> Report:
         judged,
         timeline(source, requests),
         outcome_table(source),
-        fault_rows(source, judged),
+        fault_rows(source),
         around,
         (*source.missing, *absent),
     )

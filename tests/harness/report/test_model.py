@@ -40,7 +40,7 @@ def test_the_ledger_shows_armed_fired_felt_and_never_fired(failed: Report) -> No
     assert oom.proven
     assert oom.requests_hit == oom.fired
     assert oom.symptom_seen == f"kv.out_of_blocks × {oom.fired}"
-    assert oom.recovery == "2.11 s", "the recovery judge's own figure"
+    assert oom.recovery.startswith("ok after ")
     assert not quota.proven
     assert quota.symptom_seen == "admit.refused: not seen"
     assert late.state == "never armed"
