@@ -18,7 +18,7 @@ import numpy as np
 from assertions import stats
 from assertions.brief import Brief
 from assertions.case import Case, Missing
-from assertions.history import Floats, Samples
+from assertions.rows import Floats, Samples
 from assertions.verdict import State
 from assertions.windows import NS, inside
 from assertions.wording import duration

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from assertions.brief import Brief
-from assertions.history import History, Mask
+from assertions.history import History
+from assertions.rows import Mask
 from assertions.verdict import Evidence, Judged, Level
 from assertions.windows import Window, inside, touched, windows
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from assertions.brief import Brief, Check
 from assertions.case import MEASURED, Case
-from assertions.history import Floats, Mask
+from assertions.rows import Floats, Mask
 from assertions.windows import NS, inside, touched
 
 

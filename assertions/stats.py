@@ -33,8 +33,9 @@ def line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> Line:
     assert n >= 3, f"a line with an interval needs 3 points, not {n}"
     centred = xs - xs.mean()
     spread = float(centred @ centred)
-    slope = float(centred @ ys) / spread
-    residual = ys - ys.mean() - slope * centred
+    risen = ys - ys[0]  # a series that never moved has slope 0 exactly, not a rounding error that fails a budget of 0
+    slope = float(centred @ risen) / spread
+    residual = risen - risen.mean() - slope * centred
     sd = math.sqrt(float(residual @ residual) / (n - 2))
     margin = t_quantile(1 - alpha, n - 2) * sd / math.sqrt(spread)
     return Line(slope, slope - margin, slope + margin, float(ys.mean()), sd, n)

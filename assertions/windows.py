@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions.brief import Brief, Expect, PlannedFault
-from assertions.history import FaultRow, Fire, Floats, History, Mask, Requests
+from assertions.history import History
+from assertions.rows import FaultRow, Fire, Floats, Mask, Requests
 
 NS = 1_000_000_000
 RECOVER_DEFAULT_S = 30.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, shown
-from assertions.history import Event
+from assertions.rows import Event
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS
 from assertions.wording import since_start, size

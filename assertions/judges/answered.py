@@ -11,7 +11,7 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, shown
-from assertions.history import DROPPED, UNFINISHED, Requests, Served
+from assertions.rows import DROPPED, UNFINISHED, Requests, Served
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, Victims, victims
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from assertions.brief import Brief, PlannedFault
 from assertions.case import Case, Judge, shown
-from assertions.history import UNFINISHED, FaultRow
+from assertions.rows import UNFINISHED, FaultRow
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, Window, touched
 

@@ -6,7 +6,7 @@ window of a fault whose symptom is `event:invariant`: damage that the checkers a
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
-from assertions.history import Event
+from assertions.rows import Event
 from assertions.verdict import Evidence, Judged, State
 
 NAME = "invariants"

@@ -11,7 +11,7 @@ from assertions.blocks import BLOCKS_MIN, Blocks, Trend
 from assertions.brief import Brief, Check
 from assertions.case import Case, Judge, Missing
 from assertions.expression import Expression
-from assertions.history import Samples
+from assertions.rows import Samples
 from assertions.verdict import Evidence, Judged, Level, State
 from assertions.wording import amount, between, duration, since_start
 

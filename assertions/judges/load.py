@@ -11,7 +11,7 @@ import numpy as np
 from assertions import expression
 from assertions.brief import Brief
 from assertions.case import Case, Judge
-from assertions.history import DROPPED
+from assertions.rows import DROPPED
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import NS
 from assertions.wording import seconds

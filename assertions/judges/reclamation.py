@@ -9,7 +9,7 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
-from assertions.history import Audit, Samples
+from assertions.rows import Audit, Samples
 from assertions.verdict import Evidence, Judged, State
 from assertions.wording import amount, some
 

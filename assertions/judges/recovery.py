@@ -12,8 +12,8 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
-from assertions.history import Mask
 from assertions.judges import load
+from assertions.rows import Mask
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import NS, RECOVER_DEFAULT_S, Window
 from assertions.wording import seconds

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
-from assertions.history import Canary
+from assertions.rows import Canary
 from assertions.verdict import Evidence, Judged, State
 
 NAME = "tokens"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assertions.history import Canary
 from assertions.judges.tokens import Likeness, classify
+from assertions.rows import Canary
 from assertions.verdict import State
 from tests.assertions.recorded import MS, Recorded, S, healthy
 

@@ -1,0 +1,176 @@
+"""What the judges read: one type for each table, NumPy columns for the long ones.
+
+Times are nanoseconds since the run's start; in columns they are float64 with NaN for "not seen": exact below 2**53 ns,
+which is 104 days. NULL is None, never 0.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+UNFINISHED, DROPPED = "unfinished", "dropped"
+
+
+class Words:
+    """A column of few distinct texts over many rows, kept as small integers."""
+
+    def __init__(self, codes: NDArray[np.int32], words: tuple[str | None, ...]) -> None:
+        self.codes = codes
+        self.words: tuple[str | None, ...] = words
+
+    def __getitem__(self, row: int) -> str | None:
+        return self.words[int(self.codes[row])]
+
+    def among(self, *wanted: str | None) -> Mask:
+        """Rows whose text is one of `wanted`."""
+        codes = [code for code, word in enumerate(self.words) if word in wanted]
+        return np.isin(self.codes, codes)
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    n: int
+    start_ns: int
+    end_ns: int | None
+    ended_by: str | None
+
+
+@dataclass(frozen=True)
+class FaultRow:
+    id: str
+    n: int
+    arm_ns: int | None
+    first_ns: int | None
+    heal_ns: int | None
+    healed_by: str | None
+    fired: int  # the larger of the injector's own count and the fire rows that reached the disk
+    fired_min: int
+    state: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}#{self.n}"
+
+
+@dataclass(frozen=True)
+class Fire:
+    fault: str
+    n: int
+    t_ns: int
+    requests: tuple[str, ...]  # may be client ids or the server's own; empty when the crossing knew no request
+    group: str | None
+    evidence: str | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    t_ns: int
+    scope: str
+    name: str
+    kind: str
+    owner: str | None
+    value: float | None
+    expected: float | None
+    unit: str | None
+    history: str | None
+
+
+@dataclass(frozen=True)
+class Event:
+    t_ns: int
+    proc: str
+    kind: str
+    value: float | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Canary:
+    request: str
+    reference: str | None
+    compared: int
+    parted_at: int | None
+    margin: float | None
+    state: str | None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One sampled series, in the order of time. `absent` says why there was no sensor."""
+
+    name: str
+    t_ns: Floats
+    value: Floats
+    period_ns: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of one metric: `bucket` is the bucket's lower edge in ns, each row one bucket of one window."""
+
+    t_ns: Floats
+    width_ns: Floats
+    load: Words
+    bucket: Floats
+    n: Floats
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Every arrival with its reply, one row each, in the order of sending."""
+
+    id: list[str]
+    load: Words
+    kind: Words
+    group: Words
+    outcome: Words  # "unfinished" where no reply was recorded, "dropped" where nothing was sent
+    finish: Words
+    tokens_from: Words
+    cancel_at: Words
+    intended_ns: Floats
+    sent_ns: Floats
+    first_ns: Floats
+    last_ns: Floats
+    end_ns: Floats
+    http: Floats
+    output_tokens: Floats
+    output_tokens_max: Floats
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.id)}
+
+    @cached_property
+    def sent(self) -> Mask:
+        return ~np.isnan(self.sent_ns)
+
+    @cached_property
+    def ok(self) -> Mask:
+        return self.outcome.among("ok")
+
+    def start_of(self, row: int) -> int:
+        """When this request began to exist: sent, or else intended."""
+        value = self.sent_ns[row] if self.sent[row] else self.intended_ns[row]
+        return 0 if np.isnan(value) else int(value)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One row of the server's own ledger."""
+
+    request: str | None
+    server_id: str | None
+    end_ns: int | None
+    outcome: str | None
+    finish: str | None
+    tokens_out: int | None

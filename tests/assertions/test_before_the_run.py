@@ -1,0 +1,110 @@
+"""needs: what can be decided is said before hours are spent on it."""
+
+from typing import Any
+
+import pytest
+
+from assertions.expression import METRICS, parse
+from assertions.judge import Need, NeedState, needs
+from tests.assertions.recorded import Recorded, healthy, long_run
+
+
+def need(run: Recorded, that: str, **more: object) -> Need:
+    run.plan["scenario"]["check"] = [{"that": that, **more}]
+    return next(each for each in needs(run.brief()) if each.judge.startswith(that))
+
+
+@pytest.mark.parametrize(
+    ("that", "more", "because", "cure"),
+    [
+        ("ttft.p99 < 800ms", {"load": "chat"}, "p99 needs 459 requests, 240 are planned", "a trial of 230s"),
+        ("leak.rss_anon < 4MiB/h", {}, "8 periods needed, 0 planned", "add 38m"),
+        ("drift.ttft.p99 < 20%", {}, "drift is judged on a probe stream", "probe = true"),
+        ("ttft.p50 < 1s", {"load": "nobody"}, 'no load "nobody"', "loads are chat"),
+        ("ttft.p50 < 1s", {"where": "nothing"}, 'no fault "nothing"', 'where is "outside"'),
+        ("ttft.p42 < 1s", {}, 'no metric "ttft.p42"', "write the check again"),
+        ("ttft.p50 < 1MiB", {}, 'cannot be compared with "1MiB"', "write the check again"),
+    ],
+)
+def test_a_check_that_cannot_be_decided_is_refused_with_the_cure(
+    that: str, more: dict[str, Any], because: str, cure: str
+) -> None:
+    run = healthy()
+    if "p99" in that:
+        run.plan["load"][0] |= {"arrivals_planned": 240}
+    said = need(run, that, **more)
+    assert said.state is NeedState.REFUSED
+    assert because in (said.because or "")
+    assert cure in (said.cure or "")
+
+
+def test_an_observed_check_that_cannot_be_decided_is_not_judged_and_not_refused() -> None:
+    assert need(healthy(), "leak.rss_anon < 4MiB/h", level="observe").state is NeedState.NOT_JUDGED
+
+
+def test_a_default_judge_prints_its_price() -> None:
+    run = long_run(periods=3)
+    run.plan["phases"][0]["planned_s"] = 180.0
+    run.plan["target"]["capabilities"] = ["pid"]
+    texts = [each.text for each in needs(run.brief())]
+    assert "not judged: leak.rss_anon (8 periods needed, 3 planned: add 5m)" in texts
+
+
+def test_a_trend_says_the_smallest_budget_it_can_decide() -> None:
+    said = need(long_run(), "leak.rss_anon < 4MiB/h")
+    assert said.state is NeedState.PLANNED
+    assert "smallest decidable budget: 4.2 SD of the period values" in (said.note or "")
+
+
+def test_a_quantile_says_how_many_may_break_the_limit() -> None:
+    assert (
+        need(healthy(), "ttft.p99 < 800ms").note
+        == "of about 1480 requests 6 may break the limit and PASS, over 24 FAIL"
+    )
+
+
+def test_the_four_that_every_run_must_have_are_always_planned() -> None:
+    run = healthy()
+    run.plan["target"] = {"kind": "url", "capabilities": []}
+    run.plan["faults"] = []
+    planned = {each.judge for each in needs(run.brief()) if each.state is NeedState.PLANNED}
+    assert planned >= {"answered", "alive", "fired", "load"}
+    assert not planned & {"invariants", "reclamation", "leak.rss_anon", "recovery"}
+
+
+def test_a_trial_given_in_work_bounds_what_a_quantile_can_say() -> None:
+    run = healthy()
+    run.plan["scenario"]["phases"]["trial"] = {"completed": 300, "max": None}
+    assert need(run, "ttft.p99 < 800ms").cure == "a trial of 459 completed requests, or a lower quantile"
+    assert need(run, "ttft.p95 < 800ms").state is NeedState.PLANNED
+
+
+def test_a_virtual_run_has_no_process_to_leak() -> None:
+    run = long_run()
+    run.plan["scenario"]["drive"] = "virtual"
+    assert need(run, "leak.rss_anon < 4MiB/h").because == "a virtual run has no server process"
+    assert need(run, "host.hiccup.max < 1s").state is NeedState.REFUSED
+
+
+def test_our_table_of_metrics_is_that_of_the_scenarios() -> None:
+    theirs = pytest.importorskip("scenarios.metrics")
+    units = {
+        "s": "time", "share": "share", "per_s": "per_second", "bytes": "bytes",
+        "bytes_per_h": "bytes_per_hour", "count_per_h": "count_per_hour",
+    }  # fmt: skip
+    assert {name: (units[metric.unit.value], metric.stats) for name, metric in theirs.METRICS.items()} == METRICS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ttft.p99 < 800ms", "e2e.max <= 2m", "errors.outside < 1%", "errors < 0.01", "leak.rss_anon < 4MiB/h",
+        "leak.fds <= 1/h", "throughput.tokens > 300/s", "drift.ttft.p99 < 120%", "host.disk_free >= 2GiB",
+        "recovery < 30s",
+    ],
+)  # fmt: skip
+def test_a_check_reads_as_the_scenarios_read_it(text: str) -> None:
+    theirs = pytest.importorskip("scenarios.expr").parse_condition(text)
+    ours = parse(text)
+    assert (ours.metric, ours.stat, ours.op) == (theirs.metric, theirs.stat, theirs.op)
+    assert ours.value == pytest.approx(theirs.value)

@@ -1,0 +1,184 @@
+"""leak and drift: a planted slope is found, a clean or wavy series is not, and too little is not judged."""
+
+import math
+import random
+
+import pytest
+
+from assertions.verdict import Judged, Level, State
+from tests.assertions.recorded import MS, Recorded, S, long_run
+
+MIB = 1 << 20
+
+
+def memory(run: Recorded, per_hour: float = 0.0, wave: float = 0.0, noise: float = 1.0, period_s: int = 60) -> None:
+    """Resident memory in bytes around 1 GiB, at 1 Hz: a slope, the load's own wave, noise."""
+    rng = random.Random("memory")
+    end_s = run.tables["phase"][-1]["end_ns"] // S
+    samples = [
+        (
+            t * S,
+            1024 * MIB
+            + per_hour * t / 3600
+            + wave * math.sin(2 * math.pi * (t - 20) / period_s)
+            + rng.gauss(0, noise * MIB),
+        )
+        for t in range(end_s)
+    ]
+    run.series("server.rss_anon", samples)
+
+
+def checked(run: Recorded, that: str, **more: object) -> Judged:
+    run.plan["scenario"]["check"] = [{"that": that, **more}]
+    run.plan["target"]["capabilities"] = ["pid", "kv_live"]
+    return next(judged for judged in run.verdict().judges if judged.name.startswith(that))
+
+
+class TestLeak:
+    THAT = "leak.rss_anon < 40MiB/h"
+
+    def test_a_planted_slope_fails_with_limit_interval_smallest_visible_and_since_when(self) -> None:
+        run = long_run()
+        memory(run, per_hour=100 * MIB)
+        judged = checked(run, self.THAT)
+        assert judged.state is State.FAIL
+        assert judged.limit == "growth < 40 MiB/h"
+        assert 80 * MIB < judged.figures["low"] < 100 * MIB < judged.figures["high"]
+        assert judged.figures["theil_sen"] == pytest.approx(100 * MIB, rel=0.1)
+        assert judged.smallest_visible is not None
+        assert judged.since_ns is not None
+        assert judged.owner == "server"
+
+    def test_a_clean_series_passes_although_the_load_waves(self) -> None:
+        run = long_run()
+        memory(run, wave=200 * MIB)
+        assert checked(run, self.THAT).state is State.PASS
+
+    def test_an_interval_that_spans_the_budget_is_unknown_and_names_a_decidable_limit(self) -> None:
+        run = long_run()
+        memory(run, per_hour=40 * MIB, noise=20)
+        judged = checked(run, self.THAT)
+        assert judged.state is State.UNKNOWN
+        assert "or a limit of" in (judged.to_decide or "")
+
+    def test_fewer_than_8_whole_periods_are_not_judged(self) -> None:
+        run = long_run(periods=7)
+        run.plan["phases"][0]["planned_s"] = 600.0  # ten were planned, seven came
+        memory(run, per_hour=1000 * MIB)
+        judged = checked(run, self.THAT)
+        assert judged.state is State.UNKNOWN
+        assert judged.summary == "7 whole periods of 1m were usable, 8 are needed"
+
+    def test_memory_that_went_to_swap_still_counts(self) -> None:
+        run = long_run()
+        memory(run)
+        run.series("server.swap", [(t * S, 100 * MIB * t / 3600) for t in range(760)])
+        assert checked(run, self.THAT).state is State.FAIL
+
+    def test_what_happens_in_a_fault_window_is_no_trend(self) -> None:
+        run = long_run(periods=16)
+        memory(run)
+        last = [row for row in run.tables["sample"] if 800 * S < row["t_ns"] < 900 * S]
+        for row in last:
+            row["value"] += 400 * MIB
+        assert checked(run, self.THAT).state is not State.PASS
+        run.add("fault", id="oom", n=0, arm_ns=799 * S, first_ns=800 * S, heal_ns=880 * S, fired=1, fired_min=1)
+        run.plan["faults"] = [
+            {
+                "id": "oom",
+                "n": 0,
+                "do": "kv.take: oom",
+                "point": "kv.take",
+                "action": "oom",
+                "expect": {"recover_s": 30.0},
+            }
+        ]
+        judged = checked(run, self.THAT)
+        assert judged.state is State.PASS
+        assert judged.figures["blocks_left_out"] == 2
+
+    def test_a_series_without_a_sensor_is_unknown_and_says_why(self) -> None:
+        run = long_run()
+        run.series("server.rss_anon", [], absent="no pid")
+        assert checked(run, self.THAT).summary == "no samples of server.rss_anon (no pid)"
+
+    def test_blocks_are_whole_periods_of_all_loads_together(self) -> None:
+        run = long_run()
+        memory(run)
+        run.plan["load"].append({"id": "flood", "rate_mean": 1.0, "period_s": 90.0})
+        run.plan["phases"][0]["planned_s"] = 8 * 180.0
+        judged = checked(run, self.THAT)
+        assert judged.summary == "4 whole periods of 3m were usable, 8 are needed"
+
+    def test_one_descriptor_more_in_each_period_fails_and_none_passes(self) -> None:
+        run = long_run()
+        run.series("server.fds", [(t * S, 40 + max(0, t - 20) // 60) for t in range(760)])
+        assert checked(run, "leak.fds < 1/h").state is State.FAIL
+        run = long_run()
+        run.series("server.fds", [(t * S, 40.0) for t in range(760)])
+        assert checked(run, "leak.fds <= 0/h").state is State.PASS
+        assert checked(run, "leak.fds < 1/h").state is State.PASS
+
+    def test_blocks_in_use_are_judged_by_what_is_left_when_the_load_takes_a_breath(self) -> None:
+        run = long_run()
+        run.series("kv.live_blocks", [(t * S, (t % 60) * 3.0) for t in range(760)])
+        assert checked(run, "leak.kv_live < 1/h").state is State.PASS
+        run = long_run()
+        run.series("kv.live_blocks", [(t * S, (t % 60) * 3.0 + t // 60) for t in range(760)])
+        assert checked(run, "leak.kv_live < 1/h").state is State.FAIL
+
+    def test_without_a_check_memory_is_watched_against_its_own_spread_and_only_shown(self) -> None:
+        run = long_run()
+        memory(run, per_hour=100 * MIB)
+        watched = next(j for j in _with_pid(run).verdict().judges if j.name == "leak.rss_anon")
+        assert (watched.state, watched.level) == (State.FAIL, Level.OBSERVE)
+        run = long_run()
+        memory(run)
+        watched = next(j for j in _with_pid(run).verdict().judges if j.name == "leak.rss_anon")
+        assert watched.state is State.PASS
+        assert "4 SD of its own" in (watched.limit or "")
+
+
+class TestDrift:
+    THAT = "drift.ttft.p90 < 20%"
+
+    def test_a_planted_drift_of_the_probe_fails(self) -> None:
+        judged = checked(probed(growth=0.5), self.THAT, load="probe")
+        assert judged.state is State.FAIL
+        assert judged.figures["share"] == pytest.approx(0.5, abs=0.1)
+        assert "in this run" in (judged.limit or "")
+
+    def test_a_steady_probe_passes(self) -> None:
+        assert checked(probed(), self.THAT, load="probe").state is State.PASS
+
+    def test_periods_with_too_few_probes_are_not_used(self) -> None:
+        run = probed(rate=0.5)
+        judged = checked(run, self.THAT, load="probe")
+        assert judged.state is State.UNKNOWN
+        assert "held fewer than 44 probes" in judged.summary
+
+    def test_a_late_generator_voids_it(self) -> None:
+        run = probed(growth=0.5)
+        for row in run.tables["request"]:
+            row["sent_ns"] = row["intended_ns"] + 50 * MS
+        assert checked(run, self.THAT, load="probe").state is State.UNKNOWN
+
+    def test_a_probe_is_watched_without_a_check(self) -> None:
+        watched = next(j for j in probed().verdict().judges if j.name == "drift.ttft.p50 [probe]")
+        assert (watched.state, watched.level) == (State.PASS, Level.OBSERVE)
+
+
+def probed(growth: float = 0.0, rate: float = 1.0) -> Recorded:
+    """A probe whose time to first token grows by this share from the start of the trial to its end."""
+    run, rng = long_run(), random.Random("probe")
+    for number in range(int(740 * rate)):
+        at_s = number / rate
+        slower = 1 + growth * max(0.0, at_s - 20) / 720
+        ttft_ns = int(20 * MS * slower * rng.uniform(0.95, 1.05))
+        run.request(f"p{number}", int(at_s * S), load="probe", kind="probe", group=None, ttft_ns=ttft_ns)
+    return run
+
+
+def _with_pid(run: Recorded) -> Recorded:
+    run.plan["target"]["capabilities"] = ["pid"]
+    return run
