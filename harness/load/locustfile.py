@@ -47,11 +47,8 @@ def teller(environment: Environment) -> Callable[[Planned, int, Reply], None]:
 
     def tell(planned: Planned, sent_ns: int, reply: Reply) -> None:
         first_ns = reply.heard.first_ns
-        ours = reply.outcome in (
-            Outcome.OK,
-            Outcome.CANCELLED,
-            Outcome.UNFINISHED,
-        )  # as planned, or cut by our own stop
+        # As planned, or cut by our own stop.
+        ours = reply.outcome in (Outcome.OK, Outcome.CANCELLED, Outcome.UNFINISHED)
         fine = ours or (planned.kind == "malformed" and reply.http == 400)
         # Outcome words only: each new error text would be kept by Locust for ever.
         exception = None if fine else RuntimeError(reply.outcome.value)
