@@ -17,7 +17,7 @@ def test_the_benchmark_prints_every_way_and_the_share_of_a_step(capsys: pytest.C
 
 
 def test_the_benchmark_fails_over_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert points_off.main([*QUICK, "--limit-ns", "-1e9"]) == 1
+    assert points_off.main([*QUICK, "--limit-ns=-1e9"]) == 1
     assert "OVER the limit" in capsys.readouterr().out
 
 
