@@ -119,7 +119,7 @@ class Fault(Words):
     fired_min: Count = 1
     """Fires that each occurrence must reach."""
     ttl: PositiveSeconds = Field(default_factory=_ttl)
-    """The net: healed at the latest after this. Default: `for` + 60 s."""
+    """The net: healed at the latest this long after its first fire. Default: `for` + 60 s."""
     expect: Expect = Expect()
 
     @property

@@ -119,7 +119,9 @@ def _parse_lognormal(table: dict[str, object]) -> Lognormal:
     if "max" not in table:
         raise Refused("a lognormal law needs an end", "add max = the most tokens the model can take")
     match table.get("lognormal"):
-        case [int() | float() as median, int() | float() as sigma] if median >= 1 and 0 < sigma <= 5:
+        case [int() | float() as median, int() | float() as sigma] if (
+            not isinstance(median, bool) and not isinstance(sigma, bool) and median >= 1 and 0 < sigma <= 5
+        ):
             most = _tokens(table["max"])
             if most <= median:
                 raise Refused("max lies above the median", f"write max = {round(4 * median)}")

@@ -59,6 +59,8 @@ class Ramp:
         whole = (self.low + self.high) / 2 * self.period_s
         if expected >= whole:
             return self.period_s + (expected - whole) / self.high
+        if expected <= 0:
+            return 0.0
         slope = (self.high - self.low) / self.period_s
         # The root of slope/2 t^2 + low t = expected, written so that a small slope loses no digits.
         return 2 * expected / (self.low + math.sqrt(self.low**2 + 2 * slope * expected))

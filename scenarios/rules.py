@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from scenarios import metrics, rules_fault, rules_load, rules_target
 from scenarios.complaints import Finding
 from scenarios.expr import parse_condition
+from scenarios.load import Load
 from scenarios.phases import Work
 from scenarios.positions import Path
 from scenarios.schema import Scenario
@@ -102,10 +103,7 @@ def _phases(scenario: Scenario) -> Iterator[Finding]:
             "shorten every, or leave quiesce out",
             about=(trial_path,),
         )
-    completing = [
-        load for load in scenario.load if load.malformed < 1 and sum(cancel.share for cancel in load.cancel) < 1
-    ]
-    if not completing:
+    if not any(_completes(load) for load in scenario.load):
         what = trial_path if isinstance(phases.trial, Work) else ("phases", "warmup")
         yield Finding(
             what,
@@ -113,6 +111,11 @@ def _phases(scenario: Scenario) -> Iterator[Finding]:
             "add a load without cancel = 1",
             about=tuple(("load", index, key) for index in range(len(scenario.load)) for key in ("cancel", "malformed")),
         )
+
+
+def _completes(load: Load) -> bool:
+    cancelled = sum(cancel.share for cancel in load.cancel)
+    return load.malformed < 1 and abs(cancelled - 1) > 1e-9  # above 1 is another rule's
 
 
 def _checks(scenario: Scenario) -> Iterator[Finding]:

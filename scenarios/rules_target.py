@@ -34,7 +34,8 @@ def broken_rules(scenario: Scenario) -> Iterator[Finding]:
 def is_remote(target: Target) -> bool:
     """Whether any address of the target lies outside this machine."""
     urls = [url for url in (target.url, target.metrics) if url is not None]
-    return any((parts := _split(url)) is not None and not is_loopback(parts.hostname or "") for url in urls)
+    hosts = [parts.hostname for url in urls if (parts := _split(url)) is not None and parts.hostname]
+    return any(not is_loopback(host) for host in hosts)
 
 
 def is_loopback(host: str) -> bool:
@@ -53,7 +54,7 @@ def _kind(target: Target) -> Iterator[Finding]:
         yield _needs("url", 'kind = "url" needs url', 'add url = "http://127.0.0.1:8000"')
     if target.kind == "command" and not target.command:
         yield _needs("command", 'kind = "command" needs command', 'add command = ["vllm", "serve", "..."]')
-    if target.kind == "command" and target.url is None and not any("{port}" in word for word in target.command):
+    elif target.kind == "command" and target.url is None and not any("{port}" in word for word in target.command):
         cure = 'add url = "http://127.0.0.1:8000", or write {port} in command'
         yield _needs("url", "nothing says where the command will serve", cure)
     if target.kind != "command" and target.command:

@@ -96,11 +96,11 @@ def parse_share(value: object) -> float:
 def show_seconds(value_s: float) -> str:
     """A time as one writes it: 0.25 -> "250ms", 90 -> "90s", 7200 -> "2h"."""
     if 0 < value_s < 1:
-        return f"{value_s * 1000:g}ms"
+        return f"{_digits(value_s * 1000)}ms"
     for unit in ("h", "m"):
         if value_s >= 2 * SECONDS[unit] and value_s % SECONDS[unit] == 0:
-            return f"{value_s / SECONDS[unit]:g}{unit}"
-    return f"{value_s:g}s"
+            return f"{_digits(value_s / SECONDS[unit])}{unit}"
+    return f"{_digits(value_s)}s"
 
 
 def show_bytes(value_bytes: int) -> str:
@@ -108,7 +108,12 @@ def show_bytes(value_bytes: int) -> str:
     for unit in ("GiB", "MiB"):
         if value_bytes >= BYTES[unit] and value_bytes % BYTES[unit] == 0:
             return f"{value_bytes // BYTES[unit]}{unit}"
-    return f"{value_bytes / BYTES['KiB']:g}KiB"
+    return f"{_digits(value_bytes / BYTES['KiB'])}KiB"
+
+
+def _digits(number: float) -> str:
+    """No exponent, which the grammar has not, and no digits that are only zeros."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def _split(text: str) -> tuple[float, str]:
