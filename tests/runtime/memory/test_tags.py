@@ -38,7 +38,10 @@ def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, TagLine, lis
 
 def look(plane: TagPlane, line: TagLine, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
     next_up = work([1], line.tokens, [*table, 63], line.lineage)
-    return [(breach.index, breach.what) for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])]
+    return [
+        (breach.index, breach.what)
+        for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])
+    ]
 
 
 @given(prompts, st.lists(st.integers(1, 5)))

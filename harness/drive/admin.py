@@ -1,0 +1,69 @@
+"""Our hand on the built-in server's admin port: arm, heal, beat, audit. Loopback, one token, bounded waits."""
+
+from typing import Any
+
+import requests
+
+from faults.spec import FaultSpec
+
+
+class AdminGone(Exception):
+    """The admin port did not answer, or refused."""
+
+
+class Admin:
+    """One session to one server. All calls raise AdminGone when they do not get through."""
+
+    def __init__(self, port: int, token: str, timeout_s: float = 5.0) -> None:
+        self._base = f"http://127.0.0.1:{port}/admin"
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def arm(self, spec: FaultSpec) -> None:
+        """Arm one occurrence."""
+        self._call("POST", "faults", json=spec.to_json())
+
+    def heal(self, fault: str) -> None:
+        """End every occurrence of `fault`."""
+        self._call("DELETE", f"faults/{fault}")
+
+    def states(self) -> list[dict[str, Any]]:
+        """All faults since the server started, as `faults.evidence.FaultState` writes them."""
+        states: list[dict[str, Any]] = self._call("GET", "faults")["faults"]
+        return states
+
+    def beat(self) -> None:
+        """We are alive; without this the server heals everything."""
+        self._call("POST", "heartbeat")
+
+    def audit(self, scope: str) -> list[dict[str, Any]]:
+        """The reclamation audit; the server writes the rows to its own ledger as well."""
+        rows: list[dict[str, Any]] = self._call("POST", f"audit?scope={scope}", timeout_s=30.0)["rows"]
+        return rows
+
+    def drain(self) -> None:
+        """Let nobody new in."""
+        self._call("POST", "drain")
+
+    def info(self) -> dict[str, Any]:
+        """What runs there: model, digest, blocks, threads, versions."""
+        info: dict[str, Any] = self._call("GET", "info")
+        return info
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._session.close()
+
+    def _call(self, method: str, path: str, json: object = None, timeout_s: float | None = None) -> dict[str, Any]:
+        try:
+            reply = self._session.request(
+                method, f"{self._base}/{path}", json=json, timeout=timeout_s or self._timeout_s, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise AdminGone(f"{method} {path}: {type(error).__name__}") from error
+        if reply.status_code // 100 != 2:
+            raise AdminGone(f"{method} {path}: {reply.status_code} {reply.text[:300]}")
+        body: dict[str, Any] = reply.json() if reply.content else {}
+        return body

@@ -1,0 +1,118 @@
+"""What must happen all the time while a trial runs, whatever phase it is in: one `beat` a few times a second.
+
+news of our children -> history grows -> figures -> heartbeat -> faults due -> reasons to end early
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.drive.abort import AbortWatch
+from harness.drive.admin import AdminGone
+from harness.drive.load import LoadProcess
+from harness.drive.stop import Stop
+from harness.drive.switch import Switch
+from harness.drive.tally import Tally
+from harness.drive.target import Target
+from harness.record.recorder import Recorder
+from scenarios.schema import Scenario
+
+PUMP_EVERY_NS = 500_000_000
+HEARTBEAT_EVERY_NS = 2_000_000_000
+DISK_LOOK_EVERY_NS = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a run ends before its plan does; `by` is the word of table phase."""
+
+    by: str
+    """signal | abort | died"""
+    text: str
+
+
+@dataclass
+class Pulse:
+    """Holds everything that lives through all phases."""
+
+    scenario: Scenario
+    directory: Path
+    recorder: Recorder
+    target: Target
+    load: LoadProcess
+    switch: Switch
+    stop: Stop
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    trial_since_ns: int | None = None
+    """When the trial began; faults are due from then on. Filled by the trial, None again once faults are over."""
+    on_new_pid: Callable[[int], None] = lambda pid: None
+    """Told when a restart has given the server another process."""
+    tally: Tally = field(init=False)
+    _abort: AbortWatch = field(init=False)
+    _due_ns: dict[str, int] = field(default_factory=dict)
+    _trouble: str | None = None
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.recorder.path)
+        self._abort = AbortWatch(self.scenario.aborts)
+
+    def beat(self) -> Reason | None:
+        """Once round. Raises LoadDied, HistoryFull."""
+        now_ns = self.clock_ns()
+        self._follow_target()
+        self.load.tick()
+        if self._due("pump", now_ns, PUMP_EVERY_NS):
+            self.recorder.pump()
+            self.tally.refresh(now_ns - self.recorder.start_ns, bool(self.switch.active))
+        if self.target.admin is not None:
+            self._inject(now_ns)
+        return self._reason(now_ns)
+
+    def _follow_target(self) -> None:
+        before = self.target.pid
+        self.target.tick()
+        if self.target.pid is not None and self.target.pid != before:
+            self.on_new_pid(self.target.pid)
+
+    def _inject(self, now_ns: int) -> None:
+        """Heartbeat and faults. A server that does not answer is noted once and asked again at the next beat."""
+        assert self.target.admin is not None
+        try:
+            if self._due("heartbeat", now_ns, HEARTBEAT_EVERY_NS):
+                self.target.admin.beat()
+            if self.trial_since_ns is not None and self._due("switch", now_ns, PUMP_EVERY_NS // 2):
+                self.switch.tick((now_ns - self.trial_since_ns) / 1e9)
+            self._trouble = None
+        except AdminGone as error:
+            if self._trouble is None:
+                self.recorder.event(now_ns, "harness", "admin_gone", None, str(error))
+            self._trouble = str(error)
+
+    def _reason(self, now_ns: int) -> Reason | None:
+        if self.stop.asked is not None:
+            return Reason("signal", f"{self.stop.asked} received")
+        if (gone := self.target.gone()) is not None:
+            return Reason("died", gone)
+        if self.load.breaker is not None:
+            return Reason("abort", f"the load spared the target: {self.load.breaker}")
+        if (rule := self._abort.tick(now_ns, self.tally.figures())) is not None:
+            return Reason("abort", rule)
+        return self._over_limits(now_ns)
+
+    def _over_limits(self, now_ns: int) -> Reason | None:
+        limits = self.scenario.limits
+        ran_s = (now_ns - self.recorder.start_ns) / 1e9
+        if limits.wall is not None and ran_s > limits.wall:
+            return Reason("abort", f"limits.wall: {ran_s:.0f} s of {limits.wall:g} s are used up")
+        if self._due("disk", now_ns, DISK_LOOK_EVERY_NS):
+            used = sum(path.stat().st_size for path in self.directory.iterdir() if path.is_file())
+            if used > limits.disk:
+                return Reason("abort", f"limits.disk: the run has written {used} of {limits.disk} bytes")
+        return None
+
+    def _due(self, what: str, now_ns: int, every_ns: int) -> bool:
+        if now_ns < self._due_ns.get(what, 0):
+            return False
+        self._due_ns[what] = now_ns + every_ns
+        return True

@@ -1,0 +1,152 @@
+"""The phases of a trial, in their fixed order, and what begins and ends each.
+
+warmup    load starts          until so many good replies
+baseline  -                    a time; then the gate: no trial without a healthy baseline
+trial n   faults may be due    a time, or so many good replies
+quiesce n load stands still    until nothing is open, then an exact audit
+recovery  everything healed    a time
+drain     load stops           until all replies are in, then the last audit
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.drive.admin import AdminGone
+from harness.drive.load import LoadDied
+from harness.drive.pulse import Pulse, Reason
+from harness.plan.timeline import PlannedPhase
+
+TURN_S = 0.1
+SETTLE_S = 1.0
+"""From the last reply to the audit: late completions of cancelled work come back in this time."""
+GATE_ERRORS_MAX = 0.1
+WIND_UP_S = 3.0
+STOP_MARGIN_S = 10.0
+"""From the end of a drain to the load process's word that it has ended."""
+
+
+@dataclass
+class Trial:
+    """One run over one target. `show` is told once a turn: the phase, and the seconds it has taken."""
+
+    pulse: Pulse
+    phases: tuple[PlannedPhase, ...]
+    show: Callable[[PlannedPhase, float], None]
+    sleep: Callable[[float], None] = time.sleep
+
+    def run(self) -> Reason | None:
+        """All phases; None when the plan was carried out, else why it was not. Heals and audits in any case."""
+        for phase in self.phases:
+            reason = self._phase(phase)
+            if reason is not None:
+                self._wind_up()
+                return reason
+        return None
+
+    def _phase(self, phase: PlannedPhase) -> Reason | None:
+        pulse, start_ns = self.pulse, self.pulse.clock_ns()
+        pulse.recorder.phase(phase.name, phase.n, start_ns, None, None)
+        ok_before, heard_before = pulse.tally.ok, pulse.tally.counts.copy()
+        self._begin(phase, start_ns)
+        try:
+            ended_by, reason = self._stay(phase, start_ns, ok_before)
+            if reason is None:
+                self._end(phase)
+                if phase.name == "baseline":
+                    reason = self._gate(pulse.tally.counts - heard_before)
+        except LoadDied:
+            pulse.recorder.phase(phase.name, phase.n, start_ns, pulse.clock_ns(), "died")
+            raise
+        pulse.recorder.phase(phase.name, phase.n, start_ns, pulse.clock_ns(), reason.by if reason else ended_by)
+        return reason
+
+    def _stay(self, phase: PlannedPhase, start_ns: int, ok_before: int) -> tuple[str, Reason | None]:
+        """Until the phase is over, its longest time is up, or the run must end."""
+        pulse = self.pulse
+        while (reason := pulse.beat()) is None:
+            elapsed_s = (pulse.clock_ns() - start_ns) / 1e9
+            self.show(phase, elapsed_s)
+            if self._over(phase, elapsed_s, pulse.tally.ok - ok_before):
+                return "done", None
+            if elapsed_s >= phase.max_s + (STOP_MARGIN_S if phase.name == "drain" else 0.0):
+                return "max", None
+            self.sleep(TURN_S)
+        return reason.by, reason
+
+    def _begin(self, phase: PlannedPhase, now_ns: int) -> None:
+        pulse = self.pulse
+        pulse.load.phase(phase.name, phase.n)
+        match phase.name:
+            case "warmup":
+                pulse.load.begin(now_ns)
+            case "trial" if pulse.trial_since_ns is None:
+                pulse.trial_since_ns = now_ns
+            case "quiesce":
+                pulse.load.pause()
+            case "recovery":
+                self._heal()
+            case "drain":
+                pulse.load.stop(phase.max_s)
+
+    def _over(self, phase: PlannedPhase, elapsed_s: float, ok: int) -> bool:
+        if phase.name == "quiesce":
+            return self.pulse.load.idle
+        if phase.name == "drain":
+            return self.pulse.load.finished
+        return ok >= phase.completed if phase.completed is not None else elapsed_s >= phase.planned_s
+
+    def _end(self, phase: PlannedPhase) -> None:
+        match phase.name:
+            case "quiesce":
+                # One that never came to rest has nothing to be exact about.
+                self._audit("quiesce" if self.pulse.load.idle else "live")
+                self.pulse.load.resume()
+            case "drain":
+                self._audit("drain")
+
+    def _gate(self, heard: dict[str, int]) -> Reason | None:
+        """Faults on top of a service that is ill already would prove nothing."""
+        judged = sum(n for outcome, n in heard.items() if outcome not in ("cancelled", "dropped"))
+        bad = judged - heard.get("ok", 0)
+        if judged == 0 and self.phases[1].planned_s > 0:
+            return Reason("abort", "baseline gate: not one reply came in the whole baseline")
+        if judged and bad / judged > GATE_ERRORS_MAX:
+            words = ", ".join(f"{n} {outcome}" for outcome, n in heard.items() if outcome != "ok")
+            return Reason("abort", f"baseline gate: {bad} of {judged} replies went wrong before any fault ({words})")
+        return None
+
+    def _heal(self) -> None:
+        """No fault survives the trial."""
+        pulse = self.pulse
+        pulse.trial_since_ns = None
+        try:
+            if pulse.target.admin is not None:
+                pulse.switch.heal_all()
+        except AdminGone as error:
+            pulse.recorder.event(pulse.clock_ns(), "harness", "admin_gone", None, f"healing: {error}")
+
+    def _audit(self, scope: str) -> None:
+        """Ask a target that has a ledger; one that does not answer leaves an event, and the judges miss the rows."""
+        pulse = self.pulse
+        until_ns = pulse.clock_ns() + int(SETTLE_S * 1e9)
+        while pulse.clock_ns() < until_ns:
+            pulse.beat()
+            self.sleep(TURN_S)
+        try:
+            if pulse.target.admin is not None:
+                pulse.target.admin.audit(scope)
+        except AdminGone as error:
+            pulse.recorder.event(pulse.clock_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
+
+    def _wind_up(self) -> None:
+        """A run that ends early still heals, lets open replies come in for a moment, and is looked at once more."""
+        pulse = self.pulse
+        self._heal()
+        pulse.load.stop(WIND_UP_S)
+        until_ns = pulse.clock_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
+        while not pulse.load.finished and pulse.clock_ns() < until_ns:
+            pulse.beat()
+            self.sleep(TURN_S)
+        if pulse.target.gone() is None:
+            self._audit("live")

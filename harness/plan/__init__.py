@@ -1,0 +1,1 @@
+"""From a scenario to a plan: names become things, capabilities are checked; the last place to refuse."""

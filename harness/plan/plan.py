@@ -1,0 +1,235 @@
+"""The plan of a run: everything that is decided before anything starts, in one record that is written as plan.json."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from assertions.brief import Brief
+from assertions.judge import Need, NeedState, needs
+from faults import Catalogue, SpecError, resolve
+from harness.drive.switch import Occurrence
+from harness.plan.knobs import server_tables
+from harness.plan.occurrences import occurrences
+from harness.plan.served import unserved
+from harness.plan.timeline import PlannedPhase, timeline, trial_s
+from harness.provenance import Provenance
+from runtime.knobs import KnobProblems
+from scenarios.arrivals import Forecast, forecast
+from scenarios.fault import Completed
+from scenarios.problems import Problem, ScenarioProblems
+from scenarios.read import Document
+from scenarios.schema import Scenario
+
+CAPABILITIES = {
+    "builtin": ("arm", "ledger", "kv_live", "pid", "exact"),
+    "command": ("pid",),
+    "url": (),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bill: means over the planned time. None where only the target knows."""
+
+    requests: float | None
+    prompt_tokens: float | None
+    output_tokens: float | None
+    wall_s: float
+    wall_s_max: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`needs` is filled last: judges look at the rest of the plan."""
+
+    run_id: str
+    provenance: Provenance
+    scenario: Scenario
+    catalogue: Catalogue
+    capabilities: tuple[str, ...]
+    phases: tuple[PlannedPhase, ...]
+    occurrences: tuple[Occurrence, ...]
+    forecasts: dict[str, Forecast]
+    cost: Cost
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this again."""
+        return f"seatrial replay {self.run_id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """plan.json: plain numbers, seconds and bytes."""
+        plain = self.scenario.model_dump(mode="json", by_alias=True)
+        return {
+            "plan": 1,
+            "run_id": self.run_id,
+            **self.provenance.to_json(),
+            "seed": self.scenario.seed,
+            "replay": self.replay,
+            "scenario": plain,
+            "target": {
+                "kind": self.scenario.target.kind,
+                "url": self.scenario.target.url,
+                "capabilities": list(self.capabilities),
+            },
+            "phases": [asdict(phase) | {"planned_s": _planned_s(phase)} for phase in self.phases],
+            "faults": [self._fault(each) for each in self.occurrences],
+            "judges": [_judge(need) for need in self.needs],
+            "load": [self._load(load.id) for load in self.scenario.load],
+            "cost": asdict(self.cost),
+        }
+
+    def write(self, path: Path) -> None:
+        """Write plan.json."""
+        path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    def _fault(self, occurrence: Occurrence) -> dict[str, Any]:
+        spec = occurrence.spec
+        fault = next(each for each in self.scenario.fault if each.id == spec.id)
+        action = self.catalogue.get(spec.do.point).action(spec.do.action)
+        recover = fault.expect.recover
+        return {
+            "id": spec.id,
+            "n": spec.n,
+            "at_s": occurrence.at_s,
+            "after": occurrence.after,
+            "do": str(spec.do),
+            "point": spec.do.point,
+            "action": spec.do.action,
+            "symptom": action.symptom,
+            "severity": str(action.severity),
+            "scope": fault.scope.model_dump(mode="json"),
+            "fired_min": spec.fired_min,
+            "expect": {
+                "outcomes": list(fault.expect.outcomes),
+                "victims": fault.expect.victims,
+                "marks": list(fault.expect.marks),
+                "recover_s": None if isinstance(recover, Completed) else recover,
+                "recover_completed": recover.completed if isinstance(recover, Completed) else None,
+            },
+        }
+
+    def _load(self, load_id: str) -> dict[str, Any]:
+        seen = self.forecasts[load_id]
+        planned = None if seen.requests is None else round(seen.requests)
+        return {
+            "id": load_id,
+            "rate_mean": seen.rate_mean,
+            "rate_max": seen.rate_max,
+            "arrivals_planned": planned,
+            "period_s": seen.period_s,
+        }
+
+
+def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Provenance) -> Plan:
+    """Raises ScenarioProblems with everything that can't be served, before anything is started."""
+    scenario = document.scenario
+    phases = timeline(scenario)
+    planned = occurrences(scenario, trial_s(phases))
+    problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
+    if problems:
+        raise ScenarioProblems(problems)
+    load_s = sum(phase.planned_s for phase in phases if phase.name in ("warmup", "baseline", "trial", "recovery"))
+    forecasts = {load.id: forecast(load, (0.0, load_s)) for load in scenario.load}
+    plan = Plan(
+        run_id=run_id,
+        provenance=provenance,
+        scenario=scenario,
+        catalogue=catalogue,
+        capabilities=_capabilities(scenario),
+        phases=phases,
+        occurrences=tuple(planned),
+        forecasts=forecasts,
+        cost=_cost(phases, forecasts),
+    )
+    found = needs(Brief.from_plan(plan.to_json()))
+    refused = [_refused_check(document, need) for need in found if need.state is NeedState.REFUSED]
+    if refused:
+        raise ScenarioProblems(refused)
+    return replace(plan, needs=tuple(found))
+
+
+def _capabilities(scenario: Scenario) -> tuple[str, ...]:
+    found = list(CAPABILITIES[scenario.target.kind])
+    if scenario.target.pid is not None:
+        found.append("pid")
+    if scenario.target.metrics is not None:
+        found.append("kv_live")
+    return tuple(found)
+
+
+def _refused_features(document: Document) -> list[Problem]:
+    return [
+        document.source.problem(feature.path, f"{feature.name} has no engine yet", "leave it out for now")
+        for feature in unserved(document.scenario)
+    ]
+
+
+def _refused_knobs(document: Document) -> list[Problem]:
+    target = document.scenario.target
+    if target.kind != "builtin":
+        return []
+    try:
+        server_tables(target)
+    except KnobProblems as error:
+        return [document.source.problem(("target", "knobs"), text) for text in str(error).split("; ")]
+    return []
+
+
+def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue: Catalogue) -> list[Problem]:
+    """What the catalogue says against each fault; and any fault at all, when the target can't be armed."""
+    scenario, problems = document.scenario, []
+    first = {occurrence.spec.id: occurrence.spec for occurrence in reversed(planned)}
+    for index, fault in enumerate(scenario.fault):
+        at = ("fault", index, "do")
+        if "arm" not in CAPABILITIES[scenario.target.kind]:
+            rule = f"{fault.do} arms a point inside the runtime, which target.kind = {scenario.target.kind} can't"
+            problems.append(document.source.problem(at, rule, 'use target.kind = "builtin", or leave the fault out'))
+            continue
+        try:
+            resolve([first[fault.id]], catalogue)
+        except SpecError as error:
+            problems += [
+                document.source.problem(at, text.removeprefix(f'fault "{fault.id}": ')) for text in error.problems
+            ]
+    return problems
+
+
+def _refused_check(document: Document, need: Need) -> Problem:
+    named = need.judge.partition(" [")[0]
+    index = next((at for at, check in enumerate(document.scenario.check) if check.that in (named, need.judge)), 0)
+    rule = f"this check can't be decided: {need.because}"
+    return document.source.problem(("check", index, "that"), rule, need.cure or "")
+
+
+def _cost(phases: tuple[PlannedPhase, ...], forecasts: dict[str, Forecast]) -> Cost:
+    def total(values: list[float | None]) -> float | None:
+        return None if None in values else sum(value for value in values if value is not None)
+
+    seen = list(forecasts.values())
+    return Cost(
+        requests=total([one.requests for one in seen]),
+        prompt_tokens=total([one.prompt_tokens for one in seen]),
+        output_tokens=total([one.output_tokens for one in seen]),
+        wall_s=sum(phase.planned_s for phase in phases),
+        wall_s_max=sum(phase.max_s for phase in phases),
+    )
+
+
+def _planned_s(phase: PlannedPhase) -> float | None:
+    """Judges count in time only where time was given."""
+    return None if phase.completed is not None and phase.name == "trial" else phase.planned_s
+
+
+def _judge(need: Need) -> dict[str, Any]:
+    return {
+        "name": need.judge,
+        "level": str(need.level),
+        "state": str(need.state),
+        "because": need.because,
+        "cure": need.cure,
+        "note": need.note,
+    }

@@ -1,0 +1,65 @@
+"""The planned phases, in their fixed order, and how long each may take.
+
+warmup | baseline | trial 0 | quiesce 0 | trial 1 | ... | recovery | drain
+"""
+
+from dataclasses import dataclass
+
+from scenarios.arrivals import forecast
+from scenarios.phases import Work
+from scenarios.schema import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPhase:
+    """`planned_s`: a time, or the guess for one counted in work; `max_s`: the longest it may take."""
+
+    name: str
+    n: int
+    planned_s: float
+    max_s: float
+    completed: int | None = None
+    """Ends after so many good replies; None: after `planned_s`."""
+
+
+def timeline(scenario: Scenario) -> tuple[PlannedPhase, ...]:
+    """All phases of a live run."""
+    phases = scenario.phases
+    rate = offered_rate(scenario)
+    warmup_s = min(phases.warmup.max, phases.warmup.completed / rate) if rate else phases.warmup.max
+    found = [
+        PlannedPhase("warmup", 0, warmup_s, phases.warmup.max, phases.warmup.completed),
+        PlannedPhase("baseline", 0, phases.baseline, phases.baseline),
+        *_trial(scenario, rate),
+        PlannedPhase("recovery", 0, phases.recovery, phases.recovery),
+        PlannedPhase("drain", 0, min(2.0, phases.drain_max), phases.drain_max),
+    ]
+    return tuple(found)
+
+
+def trial_s(planned: tuple[PlannedPhase, ...]) -> float:
+    """From the start of the trial to the start of recovery, pauses included: what `at` and `every` count in."""
+    return sum(phase.planned_s for phase in planned if phase.name in ("trial", "quiesce"))
+
+
+def offered_rate(scenario: Scenario) -> float:
+    """Requests per second of all loads together in their first minutes; 0 when only the target knows."""
+    return sum(forecast(load, (0.0, 120.0)).rate_mean or 0.0 for load in scenario.load)
+
+
+def _trial(scenario: Scenario, rate: float) -> list[PlannedPhase]:
+    trial, quiesce = scenario.phases.trial, scenario.phases.quiesce
+    if isinstance(trial, Work):
+        guess_s = min(trial.max, trial.completed / rate) if rate else trial.max
+        return [PlannedPhase("trial", 0, guess_s, trial.max, trial.completed)]
+    if quiesce is None:
+        return [PlannedPhase("trial", 0, trial, trial)]
+    found, left_s, n = [], trial, 0
+    while left_s > 0:
+        piece_s = min(quiesce.every, left_s)
+        found.append(PlannedPhase("trial", n, piece_s, piece_s))
+        left_s -= piece_s
+        if left_s > 0:
+            found.append(PlannedPhase("quiesce", n, min(2.0, quiesce.max), quiesce.max))
+        n += 1
+    return found

@@ -1,0 +1,42 @@
+"""Which seatrial this is: version, commit, and whether the tree had changes nobody could look up."""
+
+import subprocess
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Written into every plan and shown on the first line of every report."""
+
+    seatrial: str
+    commit: str | None
+    dirty: bool
+
+    def to_json(self) -> dict[str, str | bool | None]:
+        """As plan.json has it."""
+        return asdict(self)
+
+
+def provenance() -> Provenance:
+    """Of this very code. An installed wheel has no commit."""
+    try:
+        number = version("seatrial")
+    except PackageNotFoundError:
+        number = "0+source"
+    commit = _git("rev-parse", "HEAD")
+    return Provenance(number, commit, bool(commit and _git("status", "--porcelain", "--untracked-files=no")))
+
+
+def _git(*arguments: str) -> str | None:
+    """None outside a checkout or without git. A site-packages folder inside somebody's checkout is not ours."""
+    if not (ROOT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,153 @@
+"""Wires the torch parts to the engine: model directory -> decoder, KV pages, device, pool, engine thread."""
+
+import platform
+import threading
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from faults import Faults, NullFaults
+from runtime.core.edge import Mailbox, Sink
+from runtime.core.env import Env
+from runtime.core.errors import DeviceLost, RuntimeFailure
+from runtime.core.ledger import Ledger
+from runtime.device.cpu import CpuDevice
+from runtime.device.malloc import keep_freed_memory
+from runtime.engine import Engine, Status
+from runtime.guard.audit import AuditRow
+from runtime.guard.watchdog import Bounds
+from runtime.knobs import Knobs, read_knobs
+from runtime.memory.paged import PagedPool
+from runtime.models.config import read_config
+from runtime.models.decoder import Decoder
+from runtime.models.default import default_model
+from runtime.models.kv import PagedKv
+from runtime.models.loader import load_weights, weights_digest
+from runtime.models.paged import PagedModel
+from runtime.models.tokenizer import Tokenizer, read_tokenizer
+from runtime.points import catalogue
+from runtime.scheduling.scheduler import Limits
+from runtime.server.ports import Witness
+
+
+def build_served(engine: Mapping[str, object], witness: Witness) -> "Runtime":
+    """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it."""
+    knobs = read_knobs(engine)
+    keep_freed_memory()
+    directory = Path(knobs.model) if knobs.model is not None else default_model()
+    config = read_config(directory)
+    mailbox = Mailbox(knobs.waiting_max)
+    env = _env(knobs, mailbox, witness)
+    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens)
+    decoder = Decoder(config, load_weights(directory, config), exact_mode=knobs.exact)
+    model = PagedModel(decoder, PagedKv(config, knobs.kv_blocks, knobs.block_tokens))
+    return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory)
+
+
+def _env(knobs: Knobs, mailbox: Mailbox, witness: Witness) -> Env:
+    clock = WallClock()
+    faults: Faults | NullFaults = NullFaults()
+    if knobs.faults:
+        faults = Faults(catalogue(), clock.now_ns, witness.fire, witness.fault, heartbeat_s=knobs.heartbeat_s)
+    return Env(clock, knobs.seed, faults, Ledger(mailbox.wake))
+
+
+class WallClock:
+    """CLOCK_MONOTONIC, the one clock of a live run."""
+
+    def now_ns(self) -> int:
+        """The present."""
+        return time.monotonic_ns()
+
+
+class Runtime:
+    """An engine on a thread of its own; what the server needs of it is `runtime.server.ports.Served`."""
+
+    def __init__(
+        self,
+        knobs: Knobs,
+        env: Env,
+        mailbox: Mailbox,
+        pool: PagedPool,
+        model: PagedModel,
+        tokenizer: Tokenizer,
+        directory: Path,
+    ) -> None:
+        self.env = env
+        self.mailbox = mailbox
+        self.tokenizer = tokenizer
+        self.model = directory.name
+        self.context_tokens = min(model.decoder.config.context_max, knobs.kv_blocks * knobs.block_tokens)
+        self.info = _info(knobs, directory)
+        self._knobs = knobs
+        self._pool = pool
+        self._paged_model = model
+        self._engine: Engine | None = None
+        self._crash: DeviceLost | None = None
+        self._closing = False
+
+    @property
+    def status(self) -> Status:
+        """The engine's latest snapshot."""
+        return self._engine.status if self._engine is not None else Status()
+
+    @property
+    def fatal(self) -> RuntimeFailure | None:
+        """Why nothing can be served any more."""
+        return self._crash or (self._engine.fatal if self._engine is not None else None)
+
+    def start(self, sink: Sink) -> None:
+        """Start the device's worker and the engine's thread."""
+        assert self._engine is None, "a runtime is started once"
+        knobs = self._knobs
+        device = CpuDevice({"": self._paged_model}, self._pool.plane, self.env, threads=knobs.torch_threads)
+        limits = Limits(knobs.token_budget, knobs.seqs_max, knobs.waiting_max)
+        bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
+        self._engine = Engine(self.env, device, self._pool, sink, self.mailbox, limits, bounds)
+        self._device = device
+        threading.Thread(target=self._serve, args=[self._engine], name="engine", daemon=True).start()
+
+    def audit(self, scope: str) -> list[AuditRow]:
+        """The reclamation audit; only on the engine's thread."""
+        assert self._engine is not None
+        return self._engine.audit(scope)
+
+    def drain(self) -> None:
+        """Take nobody new; only on the engine's thread."""
+        assert self._engine is not None
+        self._engine.drain()
+
+    def close(self) -> None:
+        """Ask the engine's thread to end; a hung launch is left to its daemon thread."""
+        self._closing = True
+        self.mailbox.wake()
+        if self._engine is not None:
+            self._device.close()
+
+    def _serve(self, engine: Engine) -> None:
+        try:
+            while not self._closing:
+                engine.step()
+                self.mailbox.wait(engine.wait_s())
+        except BaseException as error:  # whatever it is, nothing can be served after it and the process must say so
+            self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")
+            self.env.tell("fatal", "engine_thread", str(self._crash))
+            raise
+
+
+def _info(knobs: Knobs, directory: Path) -> dict[str, object]:
+    return {
+        "model": directory.name,
+        "model_directory": str(directory),
+        "weights_digest": weights_digest(directory),
+        "kv_blocks": knobs.kv_blocks,
+        "block_tokens": knobs.block_tokens,
+        "torch_threads": knobs.torch_threads,
+        "exact": knobs.exact,
+        "capabilities": ["arm", "ledger", "kv_live", "pid", "exact"] if knobs.faults else ["ledger", "kv_live", "pid"],
+        "versions": {name: version(name) for name in ("torch", "safetensors", "tokenizers")}
+        | {"python": platform.python_version(), "torch_build": torch.__version__},
+    }

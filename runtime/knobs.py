@@ -1,0 +1,75 @@
+"""Settings of the built-in runtime: `engine` in the server's config, `target.knobs` in a scenario. Loads no torch."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from faults.spec import did_you_mean
+
+
+class KnobProblems(ValueError):
+    """Every setting that can't be used, with what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """All have defaults that suit the embedded model on a small machine."""
+
+    model: str | None = None
+    """A Hugging Face directory; None is the embedded default."""
+    kv_blocks: int = 512
+    block_tokens: int = 16
+    token_budget: int = 512
+    """New tokens a step, over all rows."""
+    seqs_max: int = 32
+    waiting_max: int = 256
+    threads: int = 0
+    """torch's threads; 0 leaves one core to the load generator (2 threads beside one busy process took a decode step
+    from 4 ms to 14-270 ms, 1 thread 6-12 ms)."""
+    late_s: float = 0.5
+    hang_fatal_s: float = 120.0
+    heartbeat_s: float = 15.0
+    """Without a sign of life from the harness for so long, every fault heals."""
+    exact: bool = False
+    """Bit-equal results whatever the batch, at 0.56-0.7 of the speed."""
+    faults: bool = True
+    """False builds the runtime without its fault bus: nothing can be armed."""
+    seed: int = 0
+
+    @property
+    def torch_threads(self) -> int:
+        """What `threads` comes to on this machine."""
+        return self.threads or max(1, len(os.sched_getaffinity(0)) - 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the server's config has it."""
+        return asdict(self)
+
+
+def read_knobs(given: Mapping[str, object]) -> Knobs:
+    """From JSON or TOML values. Raises KnobProblems with everything that is wrong."""
+    known = {each.name: each for each in fields(Knobs)}
+    problems = [f'no knob "{name}"{did_you_mean(name, known)}' for name in given if name not in known]
+    for name, value in given.items():
+        if name in known and (wrong := _wrong(name, str(known[name].type), value)):
+            problems.append(f"{name} = {value!r}: {wrong}")
+    if problems:
+        raise KnobProblems("; ".join(problems))
+    return Knobs(**given)  # type: ignore[arg-type]
+
+
+_MAY_BE_ZERO = ("threads", "seed")
+
+
+def _wrong(name: str, declared: str, value: object) -> str | None:
+    """What is allowed, when `value` is not."""
+    if "bool" in declared:
+        return None if isinstance(value, bool) else "give true or false"
+    if "str" in declared:
+        return None if value is None or isinstance(value, str) else "give a string"
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if "float" in declared:
+        return None if number and value > 0 else "give a number of seconds above 0"  # type: ignore[operator]
+    least = 0 if name in _MAY_BE_ZERO else 1
+    return None if isinstance(value, int) and number and value >= least else f"give a whole number of at least {least}"

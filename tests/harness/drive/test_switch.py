@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+
+from faults.spec import FaultSpec, parse_do
+from harness.drive.admin import AdminGone
+from harness.drive.switch import Occurrence, Switch
+
+
+class FakeInjector:
+    def __init__(self) -> None:
+        self.armed: list[str] = []
+        self.healed: list[str] = []
+        self.state: dict[str, dict[str, Any]] = {}
+        self.down = False
+
+    def arm(self, spec: FaultSpec) -> None:
+        if self.down:
+            raise AdminGone("no answer")
+        self.armed.append(f"{spec.id}#{spec.n}")
+        self.state[f"{spec.id}#{spec.n}"] = {
+            "id": spec.id, "n": spec.n, "state": "armed", "first_ns": None, "heal_ns": None
+        }  # fmt: skip
+
+    def heal(self, fault: str) -> None:
+        self.healed.append(fault)
+
+    def states(self) -> list[dict[str, Any]]:
+        return list(self.state.values())
+
+
+def occurrence(name: str, n: int = 0, at_s: float | None = None, after: str | None = None) -> Occurrence:
+    return Occurrence(FaultSpec(id=name, n=n, do=parse_do("kv.take: oom")), at_s, after)
+
+
+def test_each_occurrence_is_armed_once_when_its_time_has_come():
+    injector = FakeInjector()
+    switch = Switch([occurrence("oom", 0, 5.0), occurrence("oom", 1, 10.0)], injector)
+    for at_s in (0.0, 4.9, 5.0, 6.0, 10.2, 20.0):
+        switch.tick(at_s)
+    assert injector.armed == ["oom#0", "oom#1"]
+
+
+def test_follower_waits_until_the_other_has_fired_or_healed():
+    injector = FakeInjector()
+    switch = Switch(
+        [occurrence("a", at_s=0.0), occurrence("b", after="a.fired"), occurrence("c", after="a.healed")], injector
+    )
+    switch.tick(0.0)
+    switch.tick(1.0)
+    assert injector.armed == ["a#0"]
+    injector.state["a#0"] |= {"state": "fired", "first_ns": 7}
+    switch.tick(2.0)
+    assert injector.armed == ["a#0", "b#0"]
+    injector.state["a#0"] |= {"state": "healed", "heal_ns": 9}
+    switch.tick(3.0)
+    assert injector.armed == ["a#0", "b#0", "c#0"]
+
+
+def test_server_that_does_not_answer_loses_no_fault():
+    injector = FakeInjector()
+    switch = Switch([occurrence("oom", at_s=1.0)], injector)
+    injector.down = True
+    with pytest.raises(AdminGone):
+        switch.tick(1.0)
+    injector.down = False
+    switch.tick(2.0)
+    assert injector.armed == ["oom#0"]
+
+
+def test_heal_all_ends_what_is_armed_and_leaves_alone_what_is_over():
+    injector = FakeInjector()
+    switch = Switch([occurrence("a", at_s=0.0), occurrence("b", at_s=0.0), occurrence("never", at_s=99.0)], injector)
+    switch.tick(0.0)
+    injector.state["a#0"]["state"] = "healed"
+    switch.tick(1.0)
+    assert switch.active == ["b"]
+    switch.heal_all()
+    assert injector.healed == ["b"]
+    assert injector.armed == ["a#0", "b#0"]
