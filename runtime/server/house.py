@@ -141,6 +141,8 @@ class House:
 
     async def _end(self, listeners: list[Listener]) -> None:
         fatal = self.served.fatal
+        # An engine whose thread died makes no step any more that would hand these over.
+        self.door.deliver([], self.served.env.events.take())
         if fatal is not None:
             self._code = EXIT_FATAL
             # No request may end in 200 after this; the engine has said so for those it knows, this is for the rest.

@@ -22,15 +22,9 @@ class Meter:
     def __init__(self, served: Served) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(EngineFigures(served))
-        labels, registry = ("model_name",), self._registry
-        ttft = Histogram(
-            "vllm:time_to_first_token_seconds", "Time to first token", labels, buckets=TTFT_S, registry=registry
-        )
-        itl = Histogram(
-            "vllm:inter_token_latency_seconds", "Time between tokens", labels, buckets=ITL_S, registry=registry
-        )
-        e2e = Histogram("vllm:e2e_request_latency_seconds", "Time to the end", labels, buckets=E2E_S, registry=registry)
-        self._ttft, self._itl, self._e2e = (each.labels(served.model) for each in (ttft, itl, e2e))
+        self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, served.model)
+        self._itl = self._histogram("vllm:inter_token_latency_seconds", "Time between tokens", ITL_S, served.model)
+        self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "Time to the end", E2E_S, served.model)
         self._done = Counter(
             "vllm:request_success",
             "Requests that ended, by reason",
@@ -59,6 +53,9 @@ class Meter:
     def text(self) -> bytes:
         """The exposition."""
         return generate_latest(self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], model: str) -> Histogram:
+        return Histogram(name, text, ("model_name",), buckets=buckets, registry=self._registry).labels(model)
 
 
 class EngineFigures(Collector):

@@ -43,14 +43,35 @@ class Served(Protocol):
     `audit` and `drain` belong to the engine's thread: the server posts them as a Call. The rest is for any thread.
     """
 
-    env: Env
-    mailbox: Mailbox
-    tokenizer: Tokenizer
-    model: str
-    context_tokens: int
-    """Prompt and answer together may not be longer."""
-    info: Mapping[str, object]
-    """For /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
+    @property
+    def env(self) -> Env:
+        """Clock, faults and marks."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The way in."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The name that clients use."""
+        ...
+
+    @property
+    def context_tokens(self) -> int:
+        """Prompt and answer together may not be longer."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, object]:
+        """For /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
+        ...
 
     @property
     def status(self) -> Status:

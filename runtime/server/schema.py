@@ -139,9 +139,8 @@ def read(model: type[Model], raw: object) -> Model:
 
 def _refuse_effect(name: str, value: object) -> None:
     neutral = REFUSED[name]
-    if value is None or any(type(value) is not bool and value == each for each in neutral if each is not True):
-        return
-    if isinstance(value, bool) and any(value is each for each in neutral):
+    # 1 == True in Python, and "n": true is a mistake.
+    if value is None or any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in neutral):
         return
     allowed = f"; only {' or '.join(map(repr, neutral))} is" if neutral else ""
     raise InvalidRequest(f'"{name}": {_short(value)} is not supported{allowed}', name, "unsupported_parameter")
