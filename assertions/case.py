@@ -58,6 +58,14 @@ class Case:
         """The server's own request id -> ours, from the server's ledger."""
         return {row.server_id: row.request for row in self.history.served() if row.server_id and row.request}
 
+    @cached_property
+    def damaged(self) -> str | None:
+        """Why rows may be missing through our own fault: then what is absent proves nothing."""
+        for event in self.history.events:
+            if event.kind in ("outcomes_lost", "spool_garbage"):
+                return f"{event.kind}: {event.value or 0:g} lines could not be written or read ({event.detail})"
+        return None
+
     def fault_before(self, t_ns: float) -> str | None:
         """The last fault that had fired by then: a suspect, not a culprit."""
         fired = [window for window in self.windows if window.first_ns <= t_ns]

@@ -22,12 +22,19 @@ from assertions.rows import (
     Fire,
     Floats,
     Histogram,
+    Mask,
     Phase,
     Requests,
     Samples,
     Served,
     Words,
 )
+
+# A reader of histories needs their rows: both come from here.
+__all__ = [
+    "Audit", "Canary", "Event", "FaultRow", "Fire", "Floats", "Histogram", "History", "Mask", "Phase", "Requests",
+    "Samples", "Served", "Words",
+]  # fmt: skip
 
 BATCH_ROWS = 20_000
 CUT_SHORT = ("signal", "died", "abort")
@@ -151,8 +158,14 @@ class History:
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:
-        rows = self._rows("canary", "SELECT request, reference, compared, parted_at, margin, state FROM canary")
-        return tuple(Canary(str(a), b, int(c or 0), d, e, f) for a, b, c, d, e, f in rows)
+        """Of a doubled request the first row of each counts."""
+        rows = self._rows(
+            "canary",
+            """SELECT c.request, c.reference, c.compared, c.parted_at, c.margin, c.state, c.tokens,
+                 (SELECT prompt_sha FROM request WHERE id = c.request)
+               FROM canary c ORDER BY c.rowid""",
+        )
+        return tuple(Canary(str(row[0]), row[1], int(row[2] or 0), *row[3:]) for row in rows)
 
     @cached_property
     def marks(self) -> dict[str, Floats]:

@@ -98,6 +98,8 @@ class Canary:
     parted_at: int | None
     margin: float | None
     state: str | None
+    tokens: str | None = None  # as recorded: equal texts are equal answers
+    prompt_sha: str | None = None  # of the request: canaries of one prompt can be compared with each other
 
 
 @dataclass(frozen=True)

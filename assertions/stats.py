@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.01
 POWER = 0.9  # "smallest visible" means seen in nine runs of ten
@@ -118,6 +118,22 @@ def share_interval(count: int, n: int, alpha: float = ALPHA) -> tuple[float, flo
     low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, alpha))
     high = 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - alpha))
     return low, high
+
+
+def fisher_more(count: int, n: int, count_before: int, n_before: int) -> float:
+    """Fisher's exact test, one-sided: the chance of at least `count` of n, if n and n_before were of one kind."""
+    from scipy.special import gammaln
+
+    def log_choose(whole: float, part: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        return np.asarray(gammaln(whole + 1) - gammaln(np.asarray(part) + 1) - gammaln(whole - np.asarray(part) + 1))
+
+    total = count + count_before
+    counts = np.arange(count, min(n, total) + 1, dtype=np.float64)
+    counts = counts[total - counts <= n_before]
+    if not counts.size:
+        return 1.0
+    logs = log_choose(n, counts) + log_choose(n_before, total - counts) - log_choose(n + n_before, total)
+    return min(1.0, float(np.exp(logs).sum()))
 
 
 def t_quantile(probability: float, df: int) -> float:

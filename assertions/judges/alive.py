@@ -57,13 +57,16 @@ def _deaths(case: Case) -> list[Evidence]:
             continue
         if event.kind == "oom_kill":
             found.append(Evidence(event.t_ns, None, f"the kernel killed the server for memory ({event.detail})"))
+        if event.kind == "gave_up":
+            found.append(Evidence(event.t_ns, None, f"the supervisor gave the server up: {event.detail}"))
         if event.kind == "fatal":
             found.append(Evidence(event.t_ns, None, f"the server called itself lost: {event.detail}"))
         if event.kind == "exit":
             code = None if event.value is None else int(event.value)
             if drain_ns is not None and event.t_ns >= drain_ns and code in ASKED_TO_STOP:
                 continue
-            if case.cut_short and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
+            stopped = case.cut_short is not None and "died" not in case.cut_short
+            if stopped and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
                 continue  # the harness was stopped, and stopped its child
             detail = f": {event.detail}" if event.detail else ""
             found.append(Evidence(event.t_ns, None, f"the server exited with code {code}{detail}"))

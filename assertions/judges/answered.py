@@ -11,7 +11,7 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, shown
-from assertions.rows import DROPPED, UNFINISHED, Requests, Served
+from assertions.rows import UNFINISHED, Requests, Served
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, Victims, victims
 
@@ -44,13 +44,14 @@ def decide(case: Case) -> Judged:
             figures=figures,
         )
     ledgers = "client and server agree" if "ledger" in case.brief.capabilities else "client's ledger only"
-    if unfinished and case.cut_short:
+    if (unfinished and case.cut_short) or case.damaged:
+        text = f"{unfinished} of {sent} requests were unfinished when the run was cut short"
         return Judged(
             NAME,
             State.UNKNOWN,
-            f"{unfinished} of {sent} requests were unfinished when the run was cut short",
+            f"the record is damaged: {case.damaged}" if case.damaged else text,
             limit=limit,
-            because=case.cut_short,
+            because=case.damaged or case.cut_short,
             to_decide="let the run drain",
             figures=figures,
         )
@@ -73,8 +74,8 @@ def _outcomes(case: Case) -> Iterator[Evidence]:
     hurt = [(window, victims(window, requests, case.client_of)) for window in case.windows]
     for row in np.flatnonzero(~requests.ok & requests.sent).tolist():
         outcome = requests.outcome[row] or UNFINISHED
-        if outcome in (DROPPED, UNFINISHED) and case.cut_short:
-            continue  # the run ended under it
+        if outcome == UNFINISHED and (case.cut_short or case.damaged):
+            continue  # the run ended under it, or its line was lost
         if _planned(requests, row, outcome):
             continue
         if any(row in whom.rows and outcome in window.expect.outcomes for window, whom in hurt):
@@ -118,12 +119,14 @@ def _ledger(case: Case) -> Iterator[Evidence]:
         if len(found) > 1:
             yield Evidence(found[1].end_ns, request, f"{len(found)} rows in the server's ledger")
         if request not in requests.row_of:
-            if not _load_died(case):
+            if not _load_died(case) and not case.damaged:
                 yield Evidence(found[0].end_ns, request, "served by the server, but nobody sent it")
             continue
         row = requests.row_of[request]
         if difference := _difference(requests, row, found[0]):
             yield Evidence(requests.start_of(row), request, difference)
+    if case.damaged:
+        return  # a row that is not there may have been one of those that were lost
     deaths = [event.t_ns for event in case.history.events if event.kind == "exit" and event.proc.startswith("server")]
     # A reply head proves that the server had the request. Without one it may never have arrived.
     answered = requests.sent & ~np.isnan(requests.http) & ~requests.kind.among("malformed")

@@ -1,13 +1,15 @@
 """tokens: what the model says is what it would have said alone.
 
 Every row of the canary table is judged: canaries against their reference, and bystanders of a fault against their
-fault-free twin (reference "twin"). `margin` is max |dlogit| where logits were compared, or the reference's margin at
-the first parted token; either way the same bounds hold, measured on the runtime's own arithmetic: under 1e-5 is
-rounding (benign, printed, never hidden), over 1e-4 is corruption, between them nobody can say.
+fault-free twin (reference "twin"). The recorder compared |dlogprob| and wrote the state; `margin` is the reference's
+margin at the first parted token, or a |dlogit|. The same bounds hold for both, measured on the runtime's own
+arithmetic: under 1e-5 is rounding (benign, printed, never hidden), over 1e-4 corruption, between them nobody can say.
+Rows without a reference are held against the target's own answers in the baseline (assertions.agreement).
 """
 
 from enum import StrEnum
 
+from assertions.agreement import Agreement, agreement
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
 from assertions.rows import Canary
@@ -26,10 +28,19 @@ class Likeness(StrEnum):
     NOT_COMPARED = "not compared"
 
 
+WORSE = (Likeness.EQUAL, Likeness.DRIFT, Likeness.UNDECIDED, Likeness.CORRUPT)
+
+
 def decide(case: Case) -> Judged:
     requests = case.history.requests
-    answered = {name for row, name in enumerate(requests.id) if requests.kind[row] == "canary" and requests.ok[row]}
-    likeness = {row.request: (row, classify(row)) for row in case.history.canaries}
+    selves = agreement(case)
+    # Canaries that became the reference themselves are not asked to be compared with it.
+    answered = {
+        name
+        for row, name in enumerate(requests.id)
+        if requests.kind[row] == "canary" and requests.ok[row] and name not in selves.references
+    }
+    likeness = {row.request: (row, _likeness(row, selves)) for row in case.history.canaries}
     groups = {word: [row for row, found in likeness.values() if found is word] for word in Likeness}
     compared = sum(len(groups[word]) for word in Likeness if word is not Likeness.NOT_COMPARED)
     canaries_compared = sum(
@@ -79,24 +90,31 @@ def decide(case: Case) -> Judged:
     return Judged(NAME, State.PASS, f"{compared} replies equal their reference{drift}", limit=limit, figures=figures)
 
 
+def _likeness(row: Canary, selves: Agreement) -> Likeness:
+    """By reference where there is one, else by agreement with the target's own earlier answers."""
+    if row.reference is not None:
+        return classify(row)
+    if row.request in selves.parted:
+        return Likeness.CORRUPT if selves.broken else Likeness.UNDECIDED
+    return Likeness.EQUAL if row.request in selves.equal else Likeness.NOT_COMPARED
+
+
 def classify(row: Canary) -> Likeness:
-    """Numbers before words: a recorder's `equal` beside a margin of 1e-2 is corruption all the same."""
-    if row.state == "corrupt":
-        return Likeness.CORRUPT
-    if row.state in (None, "unknown") and row.compared == 0:
+    """The worse of what the recorder's word and the number say: `equal` beside a margin of 1e-2 is corruption."""
+    if row.compared == 0 and row.state in (None, "unknown", "equal"):
         return Likeness.NOT_COMPARED
+    words = {"equal": Likeness.EQUAL, "drift": Likeness.DRIFT, "corrupt": Likeness.CORRUPT, "parted": Likeness.EQUAL}
     parted = row.state == "parted" or row.parted_at is not None
-    if row.margin is not None and (parted or row.state in (None, "equal", "drift", "unknown")):
-        if row.margin != row.margin or row.margin > CORRUPT_ABOVE:  # NaN logits are corruption too
-            return Likeness.CORRUPT
-        if row.margin >= DRIFT_BELOW:
-            return Likeness.UNDECIDED
-        return Likeness.DRIFT if parted or row.state == "drift" else Likeness.EQUAL
-    if parted:
-        return Likeness.UNDECIDED
-    if row.state == "drift":
-        return Likeness.DRIFT
-    return Likeness.UNDECIDED if row.state == "unknown" else Likeness.EQUAL
+    by_word = Likeness.EQUAL if row.state is None else words.get(row.state, Likeness.UNDECIDED)
+    if row.margin is None:
+        by_number = Likeness.UNDECIDED if parted else Likeness.EQUAL
+    elif not row.margin <= CORRUPT_ABOVE:  # NaN logits are corruption too
+        by_number = Likeness.CORRUPT
+    elif row.margin >= DRIFT_BELOW:
+        by_number = Likeness.UNDECIDED
+    else:
+        by_number = Likeness.DRIFT if parted else Likeness.EQUAL
+    return max(by_word, by_number, key=WORSE.index)
 
 
 def _evidence(case: Case, row: Canary) -> Evidence:
@@ -105,7 +123,8 @@ def _evidence(case: Case, row: Canary) -> Evidence:
     t_ns = None if position is None else requests.start_of(position)
     where = "" if row.parted_at is None else f", parted at token {row.parted_at}"
     size = "difference not recorded" if row.margin is None else f"difference {row.margin:.3g}"
-    return Evidence(t_ns, row.request, f"against {row.reference or 'its reference'}: {size}{where}")
+    against = row.reference or "its own answer in the baseline"
+    return Evidence(t_ns, row.request, f"against {against}: {size}{where}")
 
 
 def _largest(rows: list[Canary]) -> str:

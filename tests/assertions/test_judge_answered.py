@@ -205,3 +205,16 @@ def test_evidence_never_floods_but_is_counted() -> None:
     assert len(judged.evidence) == 6
     assert judged.evidence[-1].text == "and 95 more"
     assert judged.figures["breaches"] == 100
+
+
+@pytest.mark.parametrize("kind", ["outcomes_lost", "spool_garbage"])
+def test_what_is_absent_from_a_damaged_record_proves_nothing(kind: str) -> None:
+    run = healthy()
+    run.drop("served", request="r900")
+    run.drop("reply", request="r901")
+    run.add("event", t_ns=100 * S, proc="server", kind=kind, value=2, detail="disk")
+    judged = run.judged("answered")
+    assert judged.state is State.UNKNOWN
+    assert "2 lines could not be written or read" in judged.summary
+    run.find("reply", request="r902")["finish"] = None
+    fails(run, "r902", "without a finish reason")

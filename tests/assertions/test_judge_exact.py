@@ -38,6 +38,14 @@ class TestAlive:
         assert judged.state is State.FAIL
         assert "CUDA error" in judged.summary
 
+    def test_a_killed_target_that_ended_the_run_fails_whatever_the_signal(self) -> None:
+        run = healthy()
+        run.cut_at(100 * S, "signal")
+        run.add("event", t_ns=100 * S, proc="server", kind="exit", value=-9, detail="")
+        assert run.judged("alive").state is State.UNKNOWN, "the harness was stopped, and stopped its child"
+        run.tables["phase"][-1]["ended_by"] = "died"
+        assert run.judged("alive").state is State.FAIL
+
     def test_a_crash_while_stopping_fails(self) -> None:
         run = healthy()
         run.find("event", kind="exit")["value"] = -6
@@ -94,6 +102,7 @@ class TestTokens:
             (None, None, "equal", Likeness.EQUAL),
             (None, None, "corrupt", Likeness.CORRUPT),
             (None, None, "unknown", Likeness.UNDECIDED),
+            (5e-6, 3, "unknown", Likeness.UNDECIDED),
         ],
     )
     def test_bounds_decide_and_words_do_not(
@@ -136,6 +145,26 @@ class TestTokens:
         judged = run.judged("tokens")
         assert judged.state is State.UNKNOWN
         assert "only 27 of 37 answered canaries were compared" in judged.summary
+
+    def test_a_foreign_target_is_held_against_its_own_answers_in_the_baseline(self) -> None:
+        run = self_agreeing()
+        judged = run.judged("tokens")
+        assert judged.state is State.PASS, judged.summary
+        assert judged.figures["equal"] == 30
+        run.find("canary", request="canary20")["tokens"] = '["other"]'
+        assert run.judged("tokens").state is State.UNKNOWN
+        for number in range(12, 37):
+            run.find("canary", request=f"canary{number}")["tokens"] = '["other"]'
+        judged = run.judged("tokens")
+        assert judged.state is State.FAIL
+        assert "against its own answer in the baseline" in judged.evidence[0].text
+
+    def test_a_prompt_that_parts_already_in_the_baseline_has_no_reference(self) -> None:
+        run = self_agreeing()
+        run.find("canary", request="canary3")["tokens"] = '["other"]'
+        judged = run.judged("tokens")
+        assert judged.state is State.UNKNOWN
+        assert "no reply was compared with a reference" in judged.summary
 
     def test_no_canary_at_all_is_unknown(self) -> None:
         run = healthy()
@@ -332,4 +361,15 @@ def foreign() -> Recorded:
     run.plan["target"] = {"kind": "url", "url": "http://127.0.0.1:8000", "capabilities": ["pid", "kv_live"]}
     for table in ("audit", "served", "event"):
         run.tables[table].clear()
+    return run
+
+
+def self_agreeing() -> Recorded:
+    """Canaries as the recorder leaves them when it knows no reference: seven of one prompt before the trial."""
+    run = foreign()
+    for row in run.tables["canary"]:
+        row.update(reference=None, compared=None, margin=None, state="unknown", tokens='["a", "b"]')
+    for row in run.tables["request"]:
+        if row["kind"] == "canary":
+            row["prompt_sha"] = "sha0"
     return run

@@ -50,6 +50,14 @@ def test_share_interval_is_clopper_pearson() -> None:
     assert stats.share_interval(5, 100, alpha=0.025) == pytest.approx((0.01643, 0.11284), abs=1e-4)
 
 
+def test_fishers_exact_test_matches_scipy() -> None:
+    from scipy.stats import fisher_exact
+
+    for count, n, before, n_before in ((3, 10, 0, 7), (20, 60, 0, 5), (1, 30, 0, 6), (5, 9, 2, 9), (0, 5, 1, 5)):
+        table = [[count, n - count], [before, n_before - before]]
+        assert stats.fisher_more(count, n, before, n_before) == pytest.approx(fisher_exact(table, "greater").pvalue)
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_a_clean_8_h_series_is_called_a_leak_in_at_most_3_percent_even_at_budget_0(correlation: float) -> None:
     rates = growth_rates(hours=8, block_minutes=60, correlation=correlation, growth_sd=0, budget_sd=0, runs=500)
