@@ -61,7 +61,7 @@ def test_a_condition_that_cannot_be_read_comes_with_its_remedy(text: str, remedy
 def test_an_abort_needs_a_duration_and_a_live_metric() -> None:
     abort = parse_abort("errors.outside > 20% for 2m")
     assert (abort.when.name, abort.when.value, abort.for_s) == ("errors.outside", 0.2, 120.0)
-    with pytest.raises(Refused, match="write \"errors > 1% for 30s\""):
+    with pytest.raises(Refused, match='write "errors > 1% for 30s"'):
         parse_abort("errors > 1%")
     with pytest.raises(Refused, match="only known after the run"):
         parse_abort("leak.fds > 1/h for 10s")

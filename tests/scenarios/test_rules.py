@@ -13,7 +13,7 @@ KNOWN = Vocabulary({"kv.take": ("oom", "delay"), "device.launch": ("hang",)}, {"
 
 
 def load(words: str) -> str:
-    return HEAD + TRIAL + f"load = [{{ id = \"chat\", {words} }}]\n"
+    return HEAD + TRIAL + f'load = [{{ id = "chat", {words} }}]\n'
 
 
 def fault(words: str, more: str = "") -> str:
@@ -28,6 +28,8 @@ def check(words: str, more: str = "") -> str:
     return SOUND + f"check = [{{ {words} }}]\n{more}"
 
 
+AND_B = ', { id = "b", do = "device.launch: hang" }'
+
 ROWS = [
     # loads
     (load('arrivals = "poisson"'), "load[0].rate", "needs rate", 'add rate = "2/s"'),
@@ -41,12 +43,12 @@ ROWS = [
     (load('arrivals = "trace"'), "load[0].trace", "needs trace", "add trace = {"),
     (load('arrivals = "trace", trace = { loop = true }'), "load[0].trace.file", "required", "add file"),
     (load('arrivals = "trace", trace = { file = "t" }, rate = "1/s"'), "load[0].rate", "means nothing", "time_scale"),
-    (load('arrivals = "trace", trace = { file = "t" }, prompt_tokens = 5'), "load[0].prompt_tokens", "clamps", "write [1"),
-    (load('arrivals = "trace", trace = { file = "t" }, shared_prefix = 0.5'), "load[0].shared_prefix", "its own", "leave"),
+    (load('arrivals = "trace", trace = { file = "t" }, prompt_tokens = 5'), "load[0].prompt_tokens", "clamps", "write"),
+    (load('arrivals = "trace", trace = { file = "t" }, shared_prefix = 0.5'), "load[0].shared_prefix", "its own", ""),
     (load('rate = "1/s", cancel = [{ share = 0.6 }, { share = 0.6 }]'), "load[0].cancel", "add up to 1.2", "keep"),
     (load('rate = "1/s", cancel = [{ share = 1 }]'), "phases.warmup", "no load completes", "add a load"),
     (load('rate = "1/s", probe = true, prompt_tokens = [1, 9]'), "load[0].prompt_tokens", "one size", "write"),
-    (load('rate = "1/s", probe = true, arrivals = "poisson"'), "load[0].arrivals", "constant rate", 'write arrivals = "const'),
+    (load('rate = "1/s", probe = true, arrivals = "poisson"'), "load[0].arrivals", "constant rate", '"constant"'),
     (load('rate = "1/s", probe = true, malformed = 0.1'), "load[0].malformed", "alike", "leave malformed out"),
     (load('rate = "1/s", group = "x"'), "load[0].group", 'no target.groups name "x"', "known: default"),
     (SOUND.replace("}]", '}, { id = "chat", rate = "1/s" }]'), "load[1].id", "already the id of load[0]", "give"),
@@ -61,18 +63,18 @@ ROWS = [
     (target('kind = "url", url = "http://u:p@localhost:1"'), "target.url", "no user or password", "key_env"),
     (target('kind = "url", url = "http://localhost:1/?a=1"'), "target.url", "no ? or #", 'write "http://localhost:1/"'),
     (target('kind = "url", url = "http://gpu7:8000"'), "target.url", "needs all limits", "[limits]"),
-    (target('kind = "url", url = "http://127.0.0.1:1", metrics = "http://gpu7:1"'), "target.url", "all limits", "[limits]"),
-    (target('groups = [{ name = "a", guarantee = 0.6 }, { name = "b", guarantee = 0.6 }]'), "target.groups", "1.2", "keep"),
+    (target('kind = "url", url = "http://127.0.0.1:1", metrics = "http://gpu7:1"'), "target.url", "all limits", "add"),
+    (target('groups = [{ name = "a", guarantee = 0.6 }, { name = "b", guarantee = 0.6 }]'), "target.groups", "1.2", ""),
     (target('groups = [{ name = "a", guarantee = 0.6, hard = 0.5 }]'), "target.groups[0].hard", "above hard", "soft"),
     (target('groups = [{ name = "a" }, { name = "a" }]'), "target.groups[1].name", "already the name", "give"),
     ('drive = "virtual"\n' + target('kind = "url", url = "http://localhost:1"'), "drive", "clock of its own", '"live"'),
     # phases
-    (HEAD + LOAD + 'phases = { trial = "60s", quiesce = { every = "2m" } }', "phases.quiesce.every", "ends before", "short"),
+    (HEAD + LOAD + 'phases = { trial = "60s", quiesce = { every = "2m" } }', "phases.quiesce.every", "ends before", ""),
     # faults
     (fault('when = { at = "60s" }'), "fault[0].when.at", "never opens", "less than 60s"),
-    (fault('when = { at = "1s", after = "b.healed" }', ', { id = "b", do = "device.launch: hang" }'), "fault[0].when.at", "both", "keep"),
-    (fault('when = { every = "1s", after = "b.fired" }', ', { id = "b", do = "device.launch: hang" }'), "fault[0].when.every", "both", ""),
-    (fault('when = { after = "b.healed" }', ', { id = "bb", do = "device.launch: hang" }'), "fault[0].when.after", "no fault", '"bb"?'),
+    (fault('when = { at = "1s", after = "b.healed" }', AND_B), "fault[0].when.at", "both", "keep"),
+    (fault('when = { every = "1s", after = "b.fired" }', AND_B), "fault[0].when.every", "both", ""),
+    (fault('when = { after = "b.healed" }', AND_B.replace("b", "bb", 1)), "fault[0].when.after", "no fault", '"bb"?'),
     (fault('when = { after = "a.healed" }'), "fault[0].when.after", "a waits for a", "circle"),
     (fault('when = { every = "10s", for = "10s" }'), "fault[0].when.every", "before this one ends", "more than 10s"),
     (fault('when = { for = "10s" }, ttl = "5s"'), "fault[0].ttl", "tighter", 'write 70s'),

@@ -19,8 +19,9 @@ target = { knobs = { kv_blocks = 512, fast = true }, groups = [{ name = "a", gua
 phases = { warmup = { completed = 10 }, baseline = "1.5m", trial = { completed = 600 }, quiesce = { every = "5m" } }
 abort = ["errors.outside  >  20% for 2m"]
 load = [
-  { id = "day", group = "a", arrivals = "daily", rate = "1/s..6/s", period = "40m", cancel = [{ share = "5%", at = "token 3" }] },
-  { id = "users", arrivals = "closed", users = 4, rate = "0.5/s", prompt_tokens = { lognormal = [300, 0.8], max = 1500 } },
+  { id = "day", group = "a", arrivals = "daily", rate = "1/s..6/s", period = "40m" },
+  { id = "users", arrivals = "closed", users = 4, rate = "0.5/s", cancel = [{ share = "5%", at = "token 3" }] },
+  { id = "long", rate = "2/s", prompt_tokens = { lognormal = [300, 0.8], max = 1500 } },
   { id = "probe", probe = true, rate = "0.5/s" },
 ]
 [[fault]]
@@ -93,11 +94,16 @@ def test_values_come_out_as_plain_seconds_bytes_and_rates_under_the_files_own_ke
     assert plain["phases"]["trial"] == {"completed": 600, "max": 3600.0}
     assert plain["load"][0]["rate"] == [1.0, 6.0]
     assert plain["load"][1]["rate"] == 0.5
-    assert plain["load"][0]["cancel"] == [{"share": 0.05, "at": "token 3"}]
-    assert plain["load"][1]["prompt_tokens"] == {"lognormal": [300.0, 0.8], "max": 1500}
+    assert plain["load"][1]["cancel"] == [{"share": 0.05, "at": "token 3"}]
+    assert plain["load"][2]["prompt_tokens"] == {"lognormal": [300.0, 0.8], "max": 1500}
     oom = plain["fault"][0]
     assert oom["do"] == "kv.take: oom"
-    assert (oom["when"]["at"], oom["when"]["for"], oom["when"]["space"], oom["when"]["probability"]) == (0.25, 20, 65536, 0.1)
+    assert (oom["when"]["at"], oom["when"]["for"], oom["when"]["space"], oom["when"]["probability"]) == (
+        0.25,
+        20,
+        65536,
+        0.1,
+    )
     assert oom["ttl"] == 80.0
     assert plain["limits"]["rate"] == 20.0
     assert plain["check"][0]["that"] == "ttft.p99 < 800ms"
@@ -131,4 +137,4 @@ def test_a_trace_load_leaves_its_tokens_to_the_trace_unless_they_are_clamped() -
 def test_a_scenario_cannot_be_changed() -> None:
     scenario = read(SOUND)
     with pytest.raises(ValidationError, match="frozen"):
-        scenario.seed = 5  # type: ignore[misc]
+        scenario.seed = 5

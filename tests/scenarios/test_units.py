@@ -52,7 +52,9 @@ def test_sizes_come_out_in_bytes(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize(("given_value", "remedy"), [("4GB", 'write "4GiB"'), ("64k", 'write "64KiB"'), (5, 'write "5MiB"')])
+@pytest.mark.parametrize(
+    ("given_value", "remedy"), [("4GB", 'write "4GiB"'), ("64k", 'write "64KiB"'), (5, 'write "5MiB"')]
+)
 def test_decimal_sizes_are_refused(given_value: object, remedy: str) -> None:
     with pytest.raises(Refused) as refused:
         parse_bytes(given_value)
