@@ -149,8 +149,9 @@ class Exchange:
     def _read_events(self, response: requests.Response) -> End:
         reader, heard, cancel = self._reader, self._heard, self.request.cancel
         read = response.raw.read1  # hands over what has arrived; `read(n)` waits for n bytes and falsifies stamps
+        packed = "Content-Encoding" in response.headers  # against our request; else skip urllib3's costly buffers
         while heard.done_ns is None and heard.error is None:
-            data = read(READ_BYTES, decode_content=True)
+            data = read(READ_BYTES, decode_content=packed)
             now_ns = self._clock_ns()
             if not data:
                 if not self._line.wire.reason:

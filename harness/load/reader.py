@@ -182,8 +182,11 @@ def _parse(data: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(value, dict):
         return None
-    known = isinstance(value.get("choices"), list) or value.get("error") or value.get("object") == "error"
-    return value if known or isinstance(value.get("usage"), dict) else None
+    if value.get("error") or value.get("object") == "error":
+        return value
+    choices = value.get("choices")
+    bare = choices is None and isinstance(value.get("usage"), dict)  # some end a stream with usage alone
+    return value if isinstance(choices, list) or bare else None
 
 
 def absorb(heard: Heard, chunk: dict[str, Any]) -> str:
@@ -196,7 +199,7 @@ def absorb(heard: Heard, chunk: dict[str, Any]) -> str:
         heard.prompt_tokens = _count(usage.get("prompt_tokens"), heard.prompt_tokens)
         heard.output_tokens = _count(usage.get("completion_tokens"), heard.output_tokens)
     text = ""
-    for choice in chunk.get("choices") or ():
+    for choice in _listed(chunk.get("choices")):
         if not isinstance(choice, dict):
             heard.malformed += 1
             continue
@@ -228,6 +231,10 @@ def _error(heard: Heard, error: object) -> None:
     heard.error = f"{heard.error_code}: {error.get('message', '')}"[:512]
 
 
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _count(value: object, otherwise: int | None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
@@ -237,10 +244,10 @@ def _logprobs(log: TokenLog, said: dict[str, Any]) -> None:
     if isinstance(said.get("content"), list):
         for entry in said["content"]:
             if isinstance(entry, dict):
-                tops = [top.get("logprob") for top in entry.get("top_logprobs") or () if isinstance(top, dict)]
+                tops = [top.get("logprob") for top in _listed(entry.get("top_logprobs")) if isinstance(top, dict)]
                 _log_token(log, entry.get("token"), entry.get("logprob"), tops)
         return
-    tokens, values, tops_of = (said.get(key) or [] for key in ("tokens", "token_logprobs", "top_logprobs"))
+    tokens, values, tops_of = (_listed(said.get(key)) for key in ("tokens", "token_logprobs", "top_logprobs"))
     for position, token in enumerate(tokens):
         top = tops_of[position] if position < len(tops_of) else None
         value = values[position] if position < len(values) else None
