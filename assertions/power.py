@@ -94,7 +94,7 @@ def table(runs: int) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     shapes = ((8.0, 60), (8.0, 20), (24.0, 60), (1.0, 5))
     for hours, block in shapes:
-        for correlation in (0.0, 0.9):
+        for correlation in (0.0, 0.9, 0.97):
             for growth, budget in ((0.0, 0.0), (0.0, 1.0), (0.0, 2.0), (0.0, 4.0), (4.0, 4.0), (8.0, 4.0)):
                 rates = growth_rates(
                     hours=hours,
