@@ -6,12 +6,12 @@ from runtime.memory.points import POINTS as MEMORY
 from runtime.scheduling.points import POINTS as SCHEDULING
 from runtime.server.points import POINTS as SERVER
 
-PLANNED = (
+PLANNED = tuple(
     "contract.bind contract.cache memory.alloc memory.reset memory.defrag kv.publish kv.evict "
     "device.event.record device.event.wait device.copy.h2d device.copy.d2h device.mem_info "
     "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.read weights.unpack "
-    "sched.preempt swap.out swap.in group.quota group.teardown watchdog.timer cancel.deliver clock.jump"
-).split()
+    "sched.preempt swap.out swap.in group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
+)
 
 
 def catalogue() -> Catalogue:
@@ -21,3 +21,10 @@ def catalogue() -> Catalogue:
         made.declare(point)
     made.planned(PLANNED)
     return made
+
+
+MARKS = frozenset(
+    "kv.out_of_blocks kv.preempt kv.reject kv.tag_breach admit.refused cancel.delivered engine.step_repeated "
+    "engine.step_failed device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error".split()
+)
+"""What the runtime counts by name; a test holds this list against the code."""

@@ -14,9 +14,9 @@ import openai
 import pytest
 
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig
-from runtime.server.cut import bind
 from runtime.server.house import House
 from runtime.server.outcomes import Outcomes
+from runtime.server.sockets import bind
 from tests.runtime.server.fake import WAIT_S, FakeServed
 
 TOKEN = "t0ken"

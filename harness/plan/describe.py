@@ -1,0 +1,55 @@
+"""The plan in a few lines of at most 80 columns: what will happen, what it costs, what will not be judged and why."""
+
+import textwrap
+from collections.abc import Iterator
+
+from assertions.judge import NeedState
+from harness.plan.plan import Plan
+
+COLUMNS = 80
+
+
+def describe(plan: Plan) -> Iterator[str]:
+    """For `seatrial plan`, and before every run."""
+    scenario = plan.scenario
+    where = scenario.target.url or "the built-in runtime"
+    yield f"{scenario.name}: {where}, seed {scenario.seed}, drive {scenario.drive}"
+    yield from _wrapped("a FAIL would mean: ", scenario.means)
+    yield from _wrapped("phases: ", ", ".join(_phase(plan, at) for at in range(len(plan.phases))))
+    for load in plan.scenario.load:
+        seen = plan.forecasts[load.id]
+        rate = "as fast as its users"
+        if seen.rate_mean is not None:
+            rate = f"{seen.rate_mean:.3g}/s, at most {seen.rate_max:.3g}/s"
+        yield f"load {load.id}: {load.arrivals}, {rate}"
+    for occurrence in plan.occurrences:
+        when = f"after {occurrence.after}" if occurrence.after else f"{occurrence.at_s:g} s into the trial"
+        yield f"fault {occurrence.spec.id}#{occurrence.spec.n}: {occurrence.spec.do}, {when}"
+    yield f"cost: {_cost(plan)}"
+    notes = [need for need in plan.needs if need.state is NeedState.PLANNED and need.note]
+    for need in notes:
+        yield from _wrapped(f"judge {need.judge}: ", need.note or "")
+    for need in plan.needs:
+        if need.state is NeedState.NOT_JUDGED:
+            yield from _wrapped("", need.text)
+
+
+def _phase(plan: Plan, at: int) -> str:
+    phase = plan.phases[at]
+    name = f"{phase.name} {phase.n}" if phase.name in ("trial", "quiesce") and phase.n else phase.name
+    if phase.completed is not None:
+        return f"{name} {phase.completed} replies (at most {phase.max_s:g} s)"
+    return f"{name} {'up to ' if phase.name in ('quiesce', 'drain') else ''}{phase.max_s:g} s"
+
+
+def _cost(plan: Plan) -> str:
+    cost = plan.cost
+    if cost.requests is None:
+        return f"about {cost.wall_s:.0f} s; how many requests is up to the target"
+    tokens = (cost.prompt_tokens or 0.0) + (cost.output_tokens or 0.0)
+    wall = f"{cost.wall_s:.0f} s (at most {cost.wall_s_max:.0f} s)"
+    return f"about {cost.requests:.0f} requests, {tokens:.0f} tokens, {wall}"
+
+
+def _wrapped(lead: str, text: str) -> list[str]:
+    return textwrap.wrap(lead + text, COLUMNS, subsequent_indent="  ")

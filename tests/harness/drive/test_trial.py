@@ -1,0 +1,235 @@
+"""The phases of a trial over fakes: what begins and ends each, and every way out."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.drive.load import LoadDied
+from harness.drive.pulse import Pulse
+from harness.drive.stop import Stop
+from harness.drive.switch import Switch
+from harness.drive.trial import Trial
+from harness.plan.timeline import PlannedPhase, timeline
+from harness.record.recorder import Recorder
+from scenarios.read import read_text
+
+NS = 1_000_000_000
+TEXT = """
+schema = 1
+name = "t"
+means = "x"
+phases = {{ warmup = {{ completed = 2, max = "30s" }}, baseline = "4s", trial = "6s", recovery = "2s"{more} }}
+load = [{{ id = "chat", rate = "2/s" }}]
+"""
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.ns = 1000 * NS
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+class FakeLoad:
+    """Answers one request a second, well, while it runs."""
+
+    def __init__(self, recorder: Recorder, clock: FakeClock) -> None:
+        self.recorder, self.clock = recorder, clock
+        self.did: list[str] = []
+        self.breaker: str | None = None
+        self.idle = False
+        self.finished = False
+        self.outcome = "ok"
+        self.dies_at_s: float | None = None
+        self._last_ns: int | None = None
+        self._n = 0
+
+    def begin(self, t0_ns: int) -> None:
+        self.did.append("begin")
+        self._last_ns = t0_ns
+
+    def phase(self, name: str, n: int) -> None:
+        self.did.append(f"{name} {n}")
+
+    def pause(self) -> None:
+        self.did.append("pause")
+        self._last_ns = None
+        self.idle = True
+
+    def resume(self) -> None:
+        self.did.append("resume")
+        self._last_ns, self.idle = self.clock(), False
+
+    def stop(self, drain_s: float) -> None:
+        self.did.append("stop")
+        self._last_ns = None
+        self.finished = True
+
+    def tick(self) -> None:
+        if self.dies_at_s is not None and self.clock() >= (1000 + self.dies_at_s) * NS:
+            raise LoadDied("killed", -9)
+        while self._last_ns is not None and self.clock() - self._last_ns >= NS:
+            self._last_ns += NS
+            self._n += 1
+            name, sent_ns = f"r{self._n}", self._last_ns - NS // 2
+            row: dict[str, Any] = {"id": name, "load": "chat", "kind": "load"}
+            self.recorder.put("request", **row, intended_ns=sent_ns, sent_ns=sent_ns)
+            self.recorder.put("reply", request=name, first_ns=sent_ns + 5, end_ns=self._last_ns, outcome=self.outcome)
+
+
+class FakeAdmin:
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def beat(self) -> None:
+        self.did.append("beat")
+
+    def audit(self, scope: str) -> list[dict[str, Any]]:
+        self.did.append(f"audit {scope}")
+        return []
+
+    def arm(self, spec: object) -> None:
+        self.did.append("arm")
+
+    def heal(self, fault: str) -> None:
+        self.did.append(f"heal {fault}")
+
+    def states(self) -> list[dict[str, Any]]:
+        return []
+
+
+class FakeTarget:
+    url, model, api, metrics_url, pid = "", "m", "completions", None, 1
+
+    def __init__(self) -> None:
+        self.admin = FakeAdmin()
+        self.dead: str | None = None
+
+    def tick(self) -> None:
+        pass
+
+    def gone(self) -> str | None:
+        return self.dead
+
+
+class Bench:
+    def __init__(self, tmp_path: Path, more: str = "", extra: str = "") -> None:
+        self.scenario = read_text(TEXT.format(more=more) + extra).scenario
+        self.clock = FakeClock()
+        self.recorder = Recorder(tmp_path, self.clock())
+        self.load = FakeLoad(self.recorder, self.clock)
+        self.target = FakeTarget()
+        self.stop = Stop()
+        self.pulse = Pulse(
+            self.scenario, tmp_path, self.recorder, self.target, self.load,  # type: ignore[arg-type]
+            Switch([], self.target.admin), self.stop, self.clock,
+        )  # fmt: skip
+        self.at: dict[int, Any] = {}
+        self.shown: Counter[str] = Counter()
+
+    def run(self) -> Any:
+        def show(phase: PlannedPhase, elapsed_s: float) -> None:
+            self.shown[phase.name] += 1
+
+        def sleep(seconds: float) -> None:
+            self.clock.ns += int(seconds * NS)
+            second = (self.clock.ns // NS) - 1000
+            if second in self.at:
+                self.at.pop(second)()
+
+        reason = Trial(self.pulse, timeline(self.scenario), show, sleep).run()
+        self.recorder.pump()
+        return reason
+
+    def phases(self) -> list[tuple[str, int, str | None]]:
+        rows = self.recorder._connection.execute("SELECT name, n, ended_by FROM phase ORDER BY start_ns, rowid")
+        return [tuple(row) for row in rows]
+
+
+@pytest.fixture
+def bench(tmp_path: Path):
+    made: list[Bench] = []
+
+    def make(more: str = "", extra: str = "") -> Bench:
+        made.append(Bench(tmp_path, more, extra))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.recorder.close()
+
+
+def test_phases_come_in_their_fixed_order_and_all_are_recorded_as_done(bench):
+    trial = bench()
+    assert trial.run() is None
+    assert trial.phases() == [(name, 0, "done") for name in ("warmup", "baseline", "trial", "recovery", "drain")]
+    assert trial.load.did == ["warmup 0", "begin", "baseline 0", "trial 0", "recovery 0", "drain 0", "stop"]
+    assert trial.target.admin.did[-1] == "audit drain" or "audit drain" in trial.target.admin.did
+
+
+def test_quiesce_stops_the_load_audits_and_goes_on(bench):
+    trial = bench(', quiesce = { every = "3s" }')
+    assert trial.run() is None
+    assert trial.load.did[4:8] == ["quiesce 0", "pause", "resume", "trial 1"]
+    assert trial.target.admin.did.count("audit quiesce") == 1
+
+
+def test_baseline_without_a_good_reply_stops_the_run_before_any_fault(bench):
+    trial = bench()
+    trial.at[3] = lambda: setattr(trial.load, "outcome", "http_error")
+    reason = trial.run()
+    assert reason.by == "abort"
+    assert "baseline gate" in reason.text
+    assert trial.phases()[-1] == ("baseline", 0, "abort")
+    assert "trial 0" not in trial.load.did
+
+
+def test_warmup_that_never_completes_its_requests_ends_by_max(bench):
+    trial = bench()
+    trial.load.outcome = "http_error"
+    reason = trial.run()
+    assert trial.phases()[0] == ("warmup", 0, "max")
+    assert reason.by == "abort"
+
+
+def test_signal_ends_the_phase_as_signal_and_still_drains_and_audits(bench):
+    trial = bench()
+    trial.at[8] = lambda: setattr(trial.stop, "asked", "SIGINT")
+    reason = trial.run()
+    assert (reason.by, trial.phases()[-1]) == ("signal", ("trial", 0, "signal"))
+    assert trial.load.did[-1] == "stop"
+    assert trial.target.admin.did[-1] == "audit live"
+
+
+def test_dead_server_ends_the_run_as_died(bench):
+    trial = bench()
+    trial.at[8] = lambda: setattr(trial.target, "dead", "the server ended with signal SIGKILL")
+    reason = trial.run()
+    assert (reason.by, trial.phases()[-1][2]) == ("died", "died")
+    assert "audit live" not in trial.target.admin.did
+
+
+def test_dead_load_process_is_told_apart_and_its_phase_ends_as_died(bench):
+    trial = bench()
+    trial.load.dies_at_s = 8
+    with pytest.raises(LoadDied):
+        trial.run()
+    trial.recorder.pump()
+    assert trial.phases()[-1] == ("trial", 0, "died")
+
+
+def test_abort_rule_ends_the_run(bench):
+    trial = bench(extra="abort = ['errors > 20% for 2s']\n")
+    trial.at[7] = lambda: setattr(trial.load, "outcome", "timeout")
+    reason = trial.run()
+    assert reason.by == "abort"
+    assert reason.text.startswith("errors = ")
+
+
+def test_wall_limit_ends_the_run(bench):
+    trial = bench(extra='[limits]\nwall = "5s"\n')
+    reason = trial.run()
+    assert "limits.wall" in reason.text

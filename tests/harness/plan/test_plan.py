@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import pytest
+
+from assertions.brief import Brief
+from harness.plan.describe import describe
+from harness.plan.plan import Plan, make
+from harness.plan.strangers import stranger
+from harness.provenance import Provenance
+from runtime.points import catalogue
+from scenarios import library
+from scenarios.problems import ScenarioProblems
+from scenarios.read import read_document, read_text
+
+SMALL = """
+schema = 1
+name = "small"
+means = "x"
+phases = { warmup = { completed = 10 }, baseline = "5s", trial = "60s", recovery = "5s" }
+load = [{ id = "chat", rate = "2/s" }]
+"""
+
+
+def plan_of(text: str) -> Plan:
+    return make(read_text(text), catalogue(), "r1", Provenance("0", "abc", False))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in library.names() if name not in ("pr-cut-and-oom", "nightly-two-tenants")]
+)
+def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name, monkeypatch):
+    data = Path(__file__).parents[4] / "shared" / "data"
+    monkeypatch.setenv("SEATRIAL_DATA", str(data))
+    plan = make(read_document(library.find(name)), catalogue(), "r1", Provenance("0", "abc", False))
+    brief = Brief.from_plan(plan.to_json())
+    assert {"answered", "alive", "fired", "load"} <= set(brief.judges)
+    assert all(len(line) <= 110 for line in describe(plan))
+
+
+def test_what_no_engine_serves_yet_is_refused_by_name_and_place():
+    text = SMALL + 'drive = "virtual"\n'
+    text = text.replace('drive = "virtual"\n', "") + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n"
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of('drive = "virtual"\n' + text)
+    assert "drive.virtual has no engine yet" in str(caught.value)
+    assert "fault.persist has no engine yet" in str(caught.value)
+
+
+def test_fault_that_the_catalogue_does_not_permit_is_refused_before_anything_starts():
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\nplace = 'after'\nscope = { load = 'chat' }\n")
+    assert "not permitted" in str(caught.value)
+
+
+def test_planned_point_is_refused_as_planned():
+    with pytest.raises(ScenarioProblems, match="planned and not served yet"):
+        plan_of(SMALL + "[[fault]]\nid = 'f'\ndo = 'graph.capture: fail'\n")
+
+
+def test_fault_inside_a_server_that_is_not_ours_is_refused():
+    text = SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\n[target]\nkind = 'url'\nurl = 'http://127.0.0.1:1'\n"
+    with pytest.raises(ScenarioProblems, match="arms a point inside the runtime"):
+        plan_of(text)
+
+
+def test_wrong_knobs_are_refused_all_at_once():
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(SMALL + "[target.knobs]\nkv_block = 3\nlate_s = 0\n")
+    assert 'did you mean "kv_blocks"' in str(caught.value)
+    assert "late_s = 0" in str(caught.value)
+
+
+def test_check_that_can_not_be_decided_is_refused_with_its_cure():
+    with pytest.raises(ScenarioProblems, match="can't be decided"):
+        plan_of(SMALL + "[[check]]\nthat = 'ttft.p99 < 1s'\nload = 'chat'\n")
+
+
+def test_every_becomes_occurrences_within_the_trial():
+    plan = plan_of(SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\nwhen = { at = '10s', every = '20s' }\n")
+    assert [(each.spec.n, each.at_s) for each in plan.occurrences] == [(0, 10.0), (1, 30.0), (2, 50.0)]
+
+
+def test_quiesce_points_cut_the_trial_into_whole_pieces():
+    plan = plan_of(SMALL.replace('recovery = "5s"', 'recovery = "5s", quiesce = { every = "25s" }'))
+    names = [(phase.name, phase.n) for phase in plan.phases]
+    assert names == [
+        ("warmup", 0), ("baseline", 0), ("trial", 0), ("quiesce", 0), ("trial", 1), ("quiesce", 1), ("trial", 2),
+        ("recovery", 0), ("drain", 0),
+    ]  # fmt: skip
+    assert sum(phase.planned_s for phase in plan.phases if phase.name == "trial") == 60.0
+
+
+def test_load_goes_to_loopback_or_to_what_was_typed_out():
+    def at(url: str, *allowed: str) -> str | None:
+        text = SMALL + f"[target]\nkind = 'url'\nurl = '{url}'\n[limits]\nrequests = 9\ntokens = 9\nrate = '1/s'\n"
+        return stranger(read_text(text + "in_flight = 1\nwall = '60s'\n").scenario, allowed)
+
+    assert at("http://127.0.0.1:8000") is None
+    assert at("http://[::1]:8000") is None
+    assert "--allow-host example.org:8000" in (at("http://example.org:8000") or "")
+    assert at("http://example.org:8000", "example.org:8000") is None
+    assert at("http://example.org:8000", "example.org:80") is not None
