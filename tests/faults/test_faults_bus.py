@@ -29,10 +29,11 @@ def test_skip_interval_and_times_choose_the_hits(when: dict[str, Any], fired: li
     assert [fire.hit for fire in stage.fires] == fired
 
 
-def test_space_lets_its_bytes_go_by_first() -> None:
+@pytest.mark.parametrize(("space_bytes", "fired"), [(39, [1]), (40, [2]), (100, [3]), (120, [4])])
+def test_space_lets_its_bytes_go_by_first(space_bytes: int, fired: list[int]) -> None:
     stage = Stage()
-    stage.faults.arm([spec("kv.take: oom", space_bytes=100)])
-    assert fires_at(stage, 9, size_bytes=40) == [3]
+    stage.faults.arm([spec("kv.take: oom", space_bytes=space_bytes)])
+    assert fires_at(stage, 9, size_bytes=40) == fired
 
 
 def test_only_hits_that_match_place_and_scope_count() -> None:
@@ -270,6 +271,20 @@ def test_a_fire_that_can_not_be_told_breaks_nothing_and_makes_its_fault_invalid(
     assert not stage.faults.armed
     stage.faults.clean()
     assert stage.story()[-1] == "cleaned"
+
+
+def test_a_fault_that_turns_invalid_lets_go_of_what_hangs_on_it() -> None:
+    def full_after_one(fire: Fire) -> None:
+        if fire.hit > 1:
+            raise OSError("no space left")
+
+    stage = Stage(on_fire=full_after_one)
+    stage.faults.arm([spec("device.launch: hang", times=5)])
+    effect = stage.cross(LAUNCH)
+    assert isinstance(effect, Effect)
+    assert stage.cross(LAUNCH) is None
+    assert stage.state().state == "invalid"
+    assert effect.released
 
 
 def test_a_crossing_that_hides_an_attribute_it_declares_makes_the_fault_invalid() -> None:

@@ -71,6 +71,15 @@ def test_the_first_reason_of_an_invalid_fault_stays() -> None:
     assert made.error == "broke"
 
 
+def test_a_healed_fault_keeps_its_totals_and_no_keys() -> None:
+    made = life()
+    made.arm(0)
+    made.gates.count("r1")
+    made.begin_healing("harness")
+    made.finish_healing(0)
+    assert (made.gates.hits, made.gates._by_key) == (1, {})
+
+
 def test_a_fault_can_fire_or_is_over_but_never_both() -> None:
     assert set(CAN_FIRE) == {State.ARMED, State.FIRED}
     assert set(OVER) == {State.HEALED, State.INVALID, State.CLEANED}
@@ -83,8 +92,9 @@ def test_the_memory_of_keys_is_bounded_and_given_back() -> None:
         gates.count(str(number))
     assert gates.count("old") == 4  # crossed again, so the eldest is now "0"
     gates.count("one more")
+    assert gates.count("5") == 2
     assert gates.count("1") == 2
     assert gates.count("0") == 1
     assert len(gates._by_key) == KEYS_MAX
     gates.forget_keys()
-    assert (len(gates._by_key), gates.hits) == (0, KEYS_MAX + 6)
+    assert (len(gates._by_key), gates.hits) == (0, KEYS_MAX + 7)
