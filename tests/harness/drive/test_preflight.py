@@ -27,7 +27,7 @@ def serve() -> Iterator:
                 self.end_headers()
                 self.wfile.write(body.encode())
 
-            do_POST = do_GET  # noqa: N815 - the name that http.server looks for
+            do_POST = do_GET
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -61,12 +61,12 @@ def test_nothing_listening_is_one_clear_line():
 
 def test_web_page_is_no_openai_server(serve):
     url = serve({"/v1/models": PAGE, "/v1/completions": PAGE, "/v1/chat/completions": PAGE})
-    with pytest.raises(TargetProblem, match="HTTP 200 with text/html that is no JSON"):
+    with pytest.raises(TargetProblem, match=r"HTTP 200 with text/html that is no JSON"):
         first_answer(url, "m", None)
 
 
 def test_unnamed_model_of_a_server_without_a_list_asks_for_a_name(serve):
-    with pytest.raises(TargetProblem, match="name one with target.model or --model"):
+    with pytest.raises(TargetProblem, match=r"name one with target\.model or --model"):
         first_answer(serve({"/v1/completions": GOOD}), None, None)
 
 
