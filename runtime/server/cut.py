@@ -91,16 +91,3 @@ class Listener:
             task.cancel()
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=grace_s)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that holds the port and does not listen yet. Errors: OSError when it is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except OSError:
-        sock.close()
-        raise
-    return sock

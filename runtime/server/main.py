@@ -6,14 +6,15 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from runtime.server.config import ConfigError, ServerConfig, read_config
-from runtime.server.cut import bind
 from runtime.server.flags import EXIT_USAGE, parser, server_flags
 from runtime.server.house import House
 from runtime.server.orphan import die_with_parent
 from runtime.server.outcomes import Outcomes, persisted
 from runtime.server.ports import Build
+from runtime.server.sockets import bind
 
 
 def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
@@ -25,9 +26,12 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
         config, engine = read_config(args.config, **server_flags(args))
         if args.model is not None:
             engine["model"] = args.model
-        sock, admin_sock = _sockets(config, args.fd, args.admin_fd)
-        outcomes = Outcomes(config.outcomes)
-        served = (build or _runtime_build())(engine, outcomes)
+        with ExitStack() as held:
+            # Ports first: that one is taken is learnt before a model is loaded.
+            sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
+            outcomes = Outcomes(config.outcomes)
+            served = (build or _runtime_build())(engine, outcomes)
+            held.pop_all()
     except (ConfigError, ValueError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -41,12 +45,15 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
     return code
 
 
-def _sockets(config: ServerConfig, fd: int | None, admin_fd: int | None) -> tuple[socket.socket, socket.socket | None]:
+def _sockets(
+    config: ServerConfig, fd: int | None, admin_fd: int | None, held: ExitStack
+) -> tuple[socket.socket, socket.socket | None]:
     """From the supervisor, so that ports stay the same after a restart, or our own."""
-    sock = bind(config.host, config.port) if fd is None else socket.socket(fileno=fd)
+    sock = held.enter_context(bind(config.host, config.port) if fd is None else socket.socket(fileno=fd))
     if not config.admin:
         return sock, None
-    return sock, bind("127.0.0.1", config.admin_port) if admin_fd is None else socket.socket(fileno=admin_fd)
+    own = admin_fd is None
+    return sock, held.enter_context(bind("127.0.0.1", config.admin_port) if own else socket.socket(fileno=admin_fd))
 
 
 def _runtime_build() -> Build:
@@ -60,10 +67,10 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def run() -> None:
-    """Ends without waiting for a thread that may hang in the device."""
+def run(argv: Sequence[str] | None = None, build: Build | None = None) -> None:
+    """`main`, and an end that does not wait for a thread which may hang in the device."""
     try:
-        code = main()
+        code = main(argv, build)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

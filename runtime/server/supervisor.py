@@ -25,6 +25,7 @@ from types import FrameType
 from runtime.server.flags import EXIT_USAGE
 from runtime.server.orphan import die_with_parent
 from runtime.server.outcomes import Outcomes
+from runtime.server.sockets import bind, stop_listening
 
 EXIT_FATAL = 70
 _TURN_S = 0.05
@@ -101,7 +102,7 @@ class Supervisor:
             self._child = None
             self._kill_group(child)
         for sock in self._sockets:
-            _stop_listening(sock)
+            stop_listening(sock)
         self._outcomes.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
         return code
 
@@ -143,14 +144,6 @@ class Supervisor:
             return
 
 
-def _stop_listening(sock: socket.socket) -> None:
-    """Our copy would go on listening for a dead child; the port stays bound. Not listening at all is fine too."""
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """`python -m runtime.server`"""
     from runtime.server.config import ConfigError, read_config
@@ -161,9 +154,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config, _ = read_config(args.config, **server_flags(args))
         config.groups()
-        sockets = [_bind(config.host, config.port)]
+        sockets = [bind(config.host, config.port)]
         if config.admin:
-            sockets.append(_bind("127.0.0.1", config.admin_port))
+            sockets.append(bind("127.0.0.1", config.admin_port))
         outcomes = Outcomes(config.outcomes)
     except (ConfigError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
@@ -176,11 +169,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return [sys.executable, "-m", "runtime.server.main", *given, *fds, *own, "--restarts", str(restarts)]
 
     return Supervisor(command, sockets, outcomes, Policy()).run()
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((host, port))
-    return sock
