@@ -1,6 +1,7 @@
 """What a fault point costs while nothing is armed, in nanoseconds and as a share of a decode step.
 
     python benchmarks/points_off.py --step-us 4000
+    python benchmarks/points_off.py --step-measured                            embedded model, 8 rows, 1 torch thread
     python benchmarks/points_off.py --history runs/<date>_<id>/run.sqlite      median step of a recorded run
 
 Each way to write the point is unrolled into a loop of its own; the same loop without it is taken off. Rounds go
@@ -24,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from faults import Catalogue, Faults, FaultSpec, NullFaults, Point, Scope, When, actions, parse_do
 
 UNROLLED = 20
+ROWS, CONTEXT, BLOCK_TOKENS = 8, 128, 16  # of the decode step that --step-measured times
 FIRE = 'fire(POINT, key="r1", size_bytes=4096, group="chat", phase="decode")'
 
 
@@ -33,6 +35,7 @@ class Way:
 
     name: str
     statement: str
+    everywhere: bool = True  # False: only the point that is armed costs this, so no share of a step is given
 
 
 OURS = Way("if env.faults.armed: fire", f"if env.faults.armed: env.faults.{FIRE}")
@@ -48,7 +51,7 @@ WAYS = (
     BARE,
     ALWAYS,
     Way("armed, but another point", f"if env_elsewhere.faults.armed: env_elsewhere.faults.{FIRE}"),
-    Way("armed here, other group", f"if env_here.faults.armed: env_here.faults.{FIRE}"),
+    Way("armed here, other group", f"if env_here.faults.armed: env_here.faults.{FIRE}", everywhere=False),
 )
 
 
@@ -63,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     for way in WAYS:
         ns = statistics.median(rounds[way])
         low, _, high = statistics.quantiles(rounds[way], n=4)
-        share = f"{ns * options.crossings / (step_us * 1000):.4%}" if step_us else ""
+        share = f"{ns * options.crossings / (step_us * 1000):.4%}" if step_us and way.everywhere else ""
         ratios = f"{ns / bare_ns:9.2f}{ns / always_ns:9.3f}"
         print(f"{way.name:34}{ns:8.1f}{f'{low:.1f}..{high:.1f}':>17}{ratios}{share:>13}")
     print(f"step: {step_us:g} us, {whence}" if step_us else "step: not known; give --step-us or --history for shares")
@@ -164,6 +167,11 @@ def _surroundings() -> dict[str, object]:
 def _step_us(options: argparse.Namespace) -> tuple[float | None, str]:
     if options.step_us is not None:
         return options.step_us, "as given"
+    if options.step_measured:
+        return (
+            measured_step_us(),
+            f"measured: embedded model, {ROWS} rows of {CONTEXT} tokens, 1 thread, no engine",
+        )
     if options.history is None:
         return None, ""
     with closing(sqlite3.connect(f"file:{options.history}?mode=ro", uri=True)) as history:
@@ -173,9 +181,49 @@ def _step_us(options: argparse.Namespace) -> tuple[float | None, str]:
     return statistics.median(durations_ns) / 1000, f"median of {len(durations_ns)} steps in {options.history}"
 
 
+def measured_step_us(steps: int = 50) -> float:
+    """Median duration of one decode launch of the embedded model, without the engine round it."""
+    import numpy as np
+    import torch
+
+    from runtime.core.work import Sampling, Work
+    from runtime.models.config import read_config
+    from runtime.models.decoder import Decoder
+    from runtime.models.default import default_model
+    from runtime.models.kv import PagedKv
+    from runtime.models.loader import load_weights
+    from runtime.models.paged import PagedModel
+
+    torch.set_num_threads(1)
+    config = read_config(default_model())
+    blocks_each = CONTEXT // BLOCK_TOKENS
+    decoder = Decoder(config, load_weights(default_model(), config))
+    model = PagedModel(decoder, PagedKv(config, ROWS * blocks_each, BLOCK_TOKENS))
+    work = Work(
+        step=0,
+        model_key="",
+        request_ids=tuple(f"r{row}" for row in range(ROWS)),
+        token_ids=np.full(ROWS, 65),
+        positions=np.full(ROWS, CONTEXT - 1),
+        slots=np.arange(1, ROWS + 1) * CONTEXT - 1,
+        row_starts=np.arange(ROWS + 1),
+        context_lens=np.full(ROWS, CONTEXT),
+        block_tables=tuple(range(row * blocks_each, (row + 1) * blocks_each) for row in range(ROWS)),
+        sampling=(Sampling(),) * ROWS,
+        lineages=(0,) * ROWS,
+    )
+    durations_us = []
+    for _ in range(steps + 5):
+        begin_ns = time.perf_counter_ns()
+        model.run(work)
+        durations_us.append((time.perf_counter_ns() - begin_ns) / 1000)
+    return statistics.median(durations_us[5:])  # the first few fill caches
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What a fault point costs while nothing is armed.")
     parser.add_argument("--step-us", type=float, help="duration of a decode step, microseconds")
+    parser.add_argument("--step-measured", action="store_true", help="time the embedded model instead; needs torch")
     parser.add_argument("--history", type=Path, help="run.sqlite with a table step, instead of --step-us")
     parser.add_argument("--crossings", type=int, default=40, help="points crossed in a step (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=31)
