@@ -47,7 +47,7 @@ class PagedPool:
         """`n` blocks for `owner` and their generations. Raises OutOfBlocks, and then nothing was taken."""
         faults = self._env.faults
         if faults.armed:
-            faults.fire(KV_TAKE, key=owner, request=owner, group=group, phase=phase, pool=self.name)
+            faults.fire(KV_TAKE, request=owner, group=group, phase=phase, pool=self.name)
         if n > len(self._free):
             raise OutOfBlocks(f"{owner} asks {n} blocks of pool {self.name}, {len(self._free)} are free")
         blocks = self._free[len(self._free) - n :]
@@ -67,7 +67,7 @@ class PagedPool:
             return
         faults = self._env.faults
         if faults.armed:
-            effect = faults.fire(MEMORY_FREE, key=owner, request=owner, group=group, phase=phase, pool=self.name)
+            effect = faults.fire(MEMORY_FREE, request=owner, group=group, phase=phase, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return
         self._env.ledger.release(self.name, owner, blocks)

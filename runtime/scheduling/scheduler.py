@@ -89,7 +89,7 @@ class Scheduler:
             raise MailboxFull(len(self.waiting))
         faults = self._env.faults
         if faults.armed:
-            faults.fire(SCHED_ADMIT, key=submit.request_id, request=submit.request_id, group=submit.group)
+            faults.fire(SCHED_ADMIT, request=submit.request_id, group=submit.group)
         request = Request(submit, self._admitted, self._pool.block_tokens)
         self._admitted += 1
         self.waiting.append(request)
