@@ -198,6 +198,8 @@ class LoadRun:
         for exchange in left:
             exchange.cut(End.STOPPED)
         self._await_empty(GRACE_S)
+        with self._lock:
+            self._lines.close()
         self.second(last=True)
         return len(left)
 

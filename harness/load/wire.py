@@ -154,6 +154,11 @@ class Lines:
         line.used_ns = now_ns
         self._free.append(line)
 
+    def close(self) -> None:
+        """Close all free lines."""
+        while self._free:
+            self._free.pop().drop()
+
 
 def bearer(key_env: str | None) -> dict[str, str]:
     """The Authorization header from the environment variable of that name; {} when none is named.
