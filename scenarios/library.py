@@ -27,7 +27,7 @@ def find(name_or_path: str | Path) -> Path:
     """
     given = str(name_or_path)
     shipped = FOLDER / f"{given}.toml"
-    if "/" not in given and not given.endswith(".toml") and shipped.is_file():
+    if "/" not in given and shipped.is_file():
         return shipped
     path = Path(name_or_path)
     if path.is_file():

@@ -101,6 +101,7 @@ def test_shares_are_what_the_scenario_names() -> None:
     found = rows({"rate": "20/s"} | EVERY_WAY, window_s=(0, 1000))
     share = {name: count / len(found) for name, count in Counter(row.cancel_at for row in found).items()}
     assert share["token 3"] == pytest.approx(0.05 * 0.9, abs=0.01)  # what is malformed is not cancelled as well
+    assert not any(row.malformed and row.cancel_at for row in found)
     assert share["queued"] == pytest.approx(0.02 * 0.9, abs=0.01)
     assert sum(row.malformed for row in found) / len(found) == pytest.approx(0.1, abs=0.01)
     prefixed = [row for row in found if row.shared_prefix]

@@ -63,6 +63,7 @@ ROWS = [
     (target('kind = "url", url = "http://u:p@localhost:1"'), "target.url", "no user or password", "key_env"),
     (target('kind = "url", url = "http://localhost:1/?a=1"'), "target.url", "no ? or #", 'write "http://localhost:1/"'),
     (target('kind = "url", url = "http://gpu7:8000"'), "target.url", "needs all limits", "[limits]"),
+    (target('kind = "url", url = "http://10.0.0.1:80"'), "target.url", "needs all limits", "[limits]"),
     (target('kind = "url", url = "http://127.0.0.1:1", metrics = "http://gpu7:1"'), "target.url", "all limits", "add"),
     (target('groups = [{ name = "a", guarantee = 0.6 }, { name = "b", guarantee = 0.6 }]'), "target.groups", "1.2", ""),
     (target('groups = [{ name = "a", guarantee = 0.6, hard = 0.5 }]'), "target.groups[0].hard", "above hard", "soft"),
