@@ -74,7 +74,7 @@ class House:
         for listener in listeners:
             await listener.start()
         on_ready(self._ready_line(listeners))
-        await self._keep_until_stopping()
+        await self._keep_until(self._stopping)
         await self._end(listeners)
         return self._code
 
@@ -97,11 +97,14 @@ class House:
         if self.served.fatal is not None:
             self._stopping.set()
 
-    async def _keep_until_stopping(self) -> None:
-        while not self._stopping.is_set():
+    async def _keep_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:
+        """Wait for `event`, at most `bound_s`, and keep house meanwhile."""
+        loop = asyncio.get_running_loop()
+        end_s = None if bound_s is None else loop.time() + bound_s
+        while not event.is_set() and (end_s is None or loop.time() < end_s):
             try:
-                async with asyncio.timeout(_TURN_S):
-                    await self._stopping.wait()
+                async with asyncio.timeout(_TURN_S if end_s is None else min(_TURN_S, end_s - loop.time())):
+                    await event.wait()
             except TimeoutError:
                 self._keep()
 
@@ -147,21 +150,15 @@ class House:
             self._code = EXIT_FATAL
             # No request may end in 200 after this; the engine has said so for those it knows, this is for the rest.
             self.door.end_all(End("fatal", fatal.http, fatal.code, str(fatal)))
-            await self._empty(self.config.fatal_grace_s)
+            await self._keep_until(self.door.empty, self.config.fatal_grace_s)
         elif self._code == EXIT_STOPPED:
             self.door.closed = problem(503, "the server is shutting down", "shutting_down")
-            await self._empty(self.config.stop_grace_s)
+            # Nobody inside shall be held up by a fault whose trial is over.
+            self.served.env.faults.heal_all("shutdown")
+            await self._keep_until(self.door.empty, self.config.stop_grace_s)
         self.door.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
         for listener in listeners:
             await listener.stop(_TURN_S if self._code == EXIT_ORPHAN else 1.0)
         self.served.env.faults.clean("shutdown")
         self.flush()
         self.served.close()
-
-    async def _empty(self, grace_s: float) -> None:
-        """Until everybody is out, the grace is over, or the engine is lost meanwhile."""
-        try:
-            async with asyncio.timeout(grace_s):
-                await self.door.empty.wait()
-        except TimeoutError:
-            return

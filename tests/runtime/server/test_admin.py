@@ -128,7 +128,7 @@ def test_drain_shuts_the_door_and_waits_for_those_inside(start: Start) -> None:
     running = start(admin=True, by_hand=True)
     sock = running.connect({"prompt": "x"})
     running.served.mail(Submit)
-    early = running.admin("POST", "/admin/drain?timeout_s=0.01").json()
+    early = running.admin("POST", "/admin/drain").json()
     assert (early["drained"], early["open"]) == (False, 1)
     reply = running.http.post("/v1/completions", json={"prompt": "y"})
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "draining")
@@ -136,10 +136,19 @@ def test_drain_shuts_the_door_and_waits_for_those_inside(start: Start) -> None:
     sock.close()
 
 
-def test_drain_of_an_empty_server(start: Start) -> None:
-    running = start(admin=True)
-    assert running.admin("POST", "/admin/drain").json()["drained"] is True
+def test_drain_tells_the_engine_and_can_be_waited_for(start: Start) -> None:
+    running = start(admin=True, by_hand=True)
+    assert running.admin("POST", "/admin/drain?timeout_s=9").json()["drained"] is True
+    call = running.served.mail(Call)
+    assert isinstance(call, Call)
+    call.do()
     assert running.served.drained
+
+
+def test_drain_with_a_bad_bound_is_refused_and_shuts_nothing(start: Start) -> None:
+    running = start(admin=True)
+    assert running.admin("POST", "/admin/drain?timeout_s=soon").status_code == 400
+    assert running.http.get("/health").status_code == 200
 
 
 def test_info(start: Start) -> None:
