@@ -32,14 +32,16 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
     model = plan.scenario.target.model or plan.scenario.target.knobs.get("model")
     if model is not None:
         argv += ["--model", str(model)]
-    asked = json.dumps({"prompts": prompts, "max_tokens": canary.output_tokens})
-    done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=REFERENCE_MAX_S)
+    asked = [{"id": sha(text), "text": text, "max_tokens": canary.output_tokens} for text in prompts]
+    done = subprocess.run(
+        argv, input=json.dumps({"prompts": asked}), capture_output=True, text=True, timeout=REFERENCE_MAX_S
+    )
     if done.returncode != 0:
         raise ReferenceFailed(f"the exact reference ended with code {done.returncode}: {done.stderr.strip()[-400:]}")
     said = json.loads(done.stdout)
     answers = {
-        sha(prompt): Answer(tuple(one["tokens"]), tuple(one["logprobs"]), tuple(one["margins"]), one["text"])
-        for prompt, one in zip(prompts, said["answers"], strict=True)
+        one["id"]: Answer(tuple(one["names"]), tuple(one["logprobs"]), tuple(one["margins"]), one["text"])
+        for one in said["replies"]
     }
     reference = Reference(f"exact {said['weights_digest'][:16]}", answers)
     write_reference(directory / "reference.json", reference)

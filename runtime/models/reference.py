@@ -3,7 +3,7 @@
     python -m runtime.models.reference --model DIR < prompts.json > replies.json
 
     in     {"prompts": [{"id": "c0", "text": "..." | "tokens": [...], "max_tokens": 32, "ignore_eos": false}]}
-    out    {"weights_digest": "...", "replies": [{"id", "tokens", "text", "logprobs", "margins"}]}
+    out    {"weights_digest": "...", "replies": [{"id", "tokens", "names", "text", "logprobs", "margins"}]}
 
 `margins` are best logit minus second best: how much noise each choice stands.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from runtime.core.naming import token_name
 from runtime.core.work import Sampling, Work
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
@@ -108,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {
                 "id": prompt["id"],
                 "tokens": answer.tokens,
+                "names": [token_name(tokenizer.decode, token) for token in answer.tokens],
                 "text": text,
                 "logprobs": answer.logprobs,
                 "margins": answer.margins,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime.core.errors import InvalidRequest
+from runtime.core.naming import token_name
 from runtime.core.work import Sampled
-from runtime.server.completions import generation, token_name
+from runtime.server.completions import generation
 from runtime.server.door import Ask
 from runtime.server.ports import Tokenizer
 from runtime.server.reply import Json

@@ -1,15 +1,15 @@
 """POST /v1/completions: what it asks, and how its answer looks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from runtime.core.errors import InvalidRequest
+from runtime.core.naming import token_name
 from runtime.core.work import Sampled
 from runtime.server.door import Ask
 from runtime.server.ports import Tokenizer
 from runtime.server.reply import Json
 from runtime.server.schema import CompletionRequest, Generation
-from runtime.server.text import BROKEN
 
 _MAX_TOKENS = 16  # OpenAI's default
 

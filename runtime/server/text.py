@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-BROKEN = "�"
+from runtime.core.naming import BROKEN
+
 _PENDING_MAX = 32
 
 
