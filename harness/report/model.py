@@ -7,13 +7,15 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from assertions.verdict import Judged
+from assertions.verdict import Judged, Verdict
 from harness.report.judges import Standing, judges, read_verdict, standing
 from harness.report.ledger import FaultRow, fault_rows
 from harness.report.outcomes import OutcomeTable, outcome_table
 from harness.report.source import NoRun, Source, opened
 from harness.report.surroundings import Surroundings, surroundings
 from harness.report.timeline import Timeline, timeline
+
+COMMIT_DIGITS = 12  # plenty to find it; the whole one is in verdict.json
 
 __all__ = ["Identity", "NoRun", "Report", "read"]
 
@@ -45,9 +47,13 @@ class Report:
     missing: tuple[tuple[str, str], ...]  # file or sensor -> why it is not there
 
 
-def read(run_dir: Path) -> Report:
-    """Read a run directory. Raises NoRun when it holds nothing of a run; anything less is said in `missing`."""
-    with opened(run_dir) as source:
+def read(run_dir: Path, verdict: Verdict | None = None) -> Report:
+    """Read a run directory. Raises NoRun when it holds nothing of a run; anything less is said in `missing`.
+
+    `verdict`: one that was just given; it counts instead of verdict.json, which a full disk may have kept from us.
+    """
+    with opened(run_dir) as found:
+        source = found if verdict is None else found.judged(verdict.to_json())
         try:
             return _build(source)
         except sqlite3.DatabaseError as problem:
@@ -78,7 +84,7 @@ def _identity(source: Source) -> Identity:
     scenario = plan.get("scenario") or {}
     target = plan.get("target") or {}
     run_id = str(verdict.get("run_id") or plan.get("run_id") or source.run_dir.name)
-    commit = verdict.get("commit") or plan.get("commit")
+    commit = str(verdict.get("commit") or plan.get("commit") or "")[:COMMIT_DIGITS] or None
     dirty = verdict.get("dirty") if "dirty" in verdict else plan.get("dirty")
     seed = verdict.get("seed") if "seed" in verdict else plan.get("seed")
     return Identity(

@@ -38,6 +38,11 @@ class Source:
         cursor.row_factory = sqlite3.Row
         yield from cursor.execute(sql, tuple(values))
 
+    def judged(self, verdict: Json) -> "Source":
+        """The same run with this verdict instead of what verdict.json holds or lacks."""
+        missing = tuple(item for item in self.missing if item[0] != "verdict.json")
+        return replace(self, verdict=verdict, missing=missing)
+
     def without_history(self, reason: str) -> "Source":
         """The same run with an empty history: for a database whose header was sound and a later page was not."""
         empty = _empty()

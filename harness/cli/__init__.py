@@ -1,0 +1,30 @@
+"""The command `seatrial`. Nothing heavy is imported before a command needs it, so `--help` is quick."""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit code (see `harness.cli.exits`)."""
+    from harness.cli.exits import guarded
+
+    return guarded(lambda: _command(sys.argv[1:] if argv is None else list(argv)), sys.stderr)
+
+
+def _command(argv: list[str]) -> int:
+    from harness.cli.exits import Refusal, Trouble
+    from harness.guard import shadows
+
+    if not __debug__:
+        raise Refusal("python -O removes the checks that seatrial relies on: start it without -O (or PYTHONOPTIMIZE)")
+    if found := shadows():
+        raise Trouble("\n".join(str(shadow) for shadow in found))
+
+    from harness.cli.app import app
+    from harness.cli.streams import steady
+
+    with steady():
+        code = app(argv, prog_name="seatrial", standalone_mode=False)
+    if found := shadows():
+        raise Trouble("imported during the run: " + "\n".join(str(shadow) for shadow in found))
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,204 @@
+"""The commands. Each one is short, imports what it needs inside, and returns an exit code."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.exits import HELP
+
+RunsDir = Annotated[
+    Path, typer.Option("--runs-dir", envvar="RUNS_DIR", help="Folder that holds the run directories.", metavar="DIR")
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, a run id or the end of one, or `latest`.")]
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a library scenario.")
+]
+Seed = Annotated[int | None, typer.Option(help="Every draw of the run follows from it.", metavar="N")]
+Target = Annotated[
+    str | None, typer.Option(help="A server that runs already, instead of the scenario's.", metavar="URL")
+]
+Model = Annotated[str | None, typer.Option(help="Model name of the requests; a directory for the built-in runtime.")]
+Minutes = Annotated[float | None, typer.Option(help="Length of the trial, instead of the scenario's.", metavar="M")]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
+]
+ReportOnly = Annotated[
+    bool, typer.Option("--report-only", help="Exit 0 whatever the verdict, for a job that shall not gate yet.")
+]
+
+app = typer.Typer(
+    name="seatrial",
+    help="Sea trials for AI inference runtimes: load, faults, and a verdict from recorded evidence.",
+    epilog=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print version and commit, and leave.")
+    ] = False,
+) -> None:
+    if show:
+        from harness.provenance import provenance
+
+        made = provenance()
+        print(f"seatrial {made.seatrial} {made.commit or 'no commit'}{' (dirty)' if made.dirty else ''}")
+        raise typer.Exit(0)
+
+
+@app.command(epilog=HELP)
+def doctor(runs_dir: RunsDir = Path("runs")) -> int:
+    """Can this machine run a trial? (0 yes, 3 no)"""
+    from harness.cli.doctor import examine, show
+
+    return show(examine(runs_dir))
+
+
+@app.command(epilog=HELP)
+def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
+    """Find a planted leak, in under a minute.
+
+    The built-in runtime leaks on purpose. The demo exits 1, because it finds the leak and names its owner.
+    """
+    from harness.cli.trial import trial
+    from harness.options import RunOptions
+
+    return trial(RunOptions("demo", runs_dir, seed))
+
+
+@app.command(epilog=HELP)
+def run(
+    scenario: ScenarioName,
+    seed: Seed = None,
+    target: Target = None,
+    model: Model = None,
+    minutes: Minutes = None,
+    allow_host: AllowHost = None,
+    runs_dir: RunsDir = Path("runs"),
+    report_only: ReportOnly = False,
+) -> int:
+    """Run a scenario, judge it, and write its report."""
+    from harness.cli.trial import options, trial
+
+    return trial(options(scenario, runs_dir, seed, target, model, minutes, allow_host), report_only=report_only)
+
+
+@app.command(epilog=HELP)
+def check(
+    scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO...", help="Files or library names.")],
+) -> int:
+    """Say all that is wrong with scenarios.
+
+    Every problem at once, with line, column and remedy. Starts nothing.
+    """
+    from harness.cli.scenarios import check_all
+
+    return check_all(scenarios)
+
+
+@app.command(epilog=HELP)
+def plan(
+    scenario: ScenarioName,
+    seed: Seed = None,
+    target: Target = None,
+    model: Model = None,
+    minutes: Minutes = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
+) -> int:
+    """Show what a run would do and cost.
+
+    Phases, faults, requests and tokens, the smallest effect that each judge could see, and what it can't judge.
+    Starts nothing.
+    """
+    from harness.cli.scenarios import show_plan
+    from harness.cli.trial import options
+
+    return show_plan(options(scenario, Path("runs"), seed, target, model, minutes, None), as_json=as_json)
+
+
+@app.command(epilog=HELP)
+def faults(
+    point: Annotated[str | None, typer.Argument(metavar="[POINT]", help="One point in full, such as kv.take.")] = None,
+    layer: Annotated[str | None, typer.Option(help="Only the points of this layer.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> int:
+    """List what can be broken, and how.
+
+    Points, their actions, and the symptom by which a part that does not know the injector proves that it was felt.
+    """
+    from harness.cli.catalogue import show
+
+    return show(point, layer, as_json=as_json)
+
+
+@app.command(
+    epilog=HELP,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def serve(context: typer.Context) -> int:
+    """Start the built-in server by itself."""
+    from runtime.server.supervisor import main as supervise
+
+    return supervise(context.args)
+
+
+@app.command(epilog=HELP)
+def judge(run: Run = "latest", runs_dir: RunsDir = Path("runs"), report_only: ReportOnly = False) -> int:
+    """Judge a recorded run again."""
+    from harness.cli.trial import judged
+
+    return judged(run, runs_dir, report_only=report_only)
+
+
+@app.command(epilog=HELP)
+def report(run: Run = "latest", runs_dir: RunsDir = Path("runs")) -> int:
+    """Write the report of a run again.
+
+    report.html, summary.md and junit.xml. Exit 0 when they are written, whatever the verdict.
+    """
+    from harness.cli.trial import reported
+
+    return reported(run, runs_dir)
+
+
+@app.command(epilog=HELP)
+def replay(
+    run: Run = "latest",
+    seed: Seed = None,
+    allow_host: AllowHost = None,
+    allow_command: Annotated[
+        bool, typer.Option("--allow-command", help="Permit the command that this run started as its target.")
+    ] = False,
+    runs_dir: RunsDir = Path("runs"),
+) -> int:
+    """Run a recorded run again.
+
+    With its own scenario, seed and options. Permissions are never taken from a run directory: type them again.
+    """
+    from harness.cli.trial import replayed
+
+    return replayed(run, runs_dir, seed, tuple(allow_host or ()), allow_command=allow_command)
+
+
+@app.command(epilog=HELP)
+def digest(
+    run: Run = "latest",
+    runs_dir: RunsDir = Path("runs"),
+    tables: Annotated[bool, typer.Option("--tables", help="One digest for each table.")] = False,
+) -> int:
+    """Print the digest of a run's rows.
+
+    Over the deterministic tables: two virtual runs with one seed have the same.
+    """
+    from harness.cli.trial import digested
+
+    return digested(run, runs_dir, tables=tables)

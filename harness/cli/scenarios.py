@@ -1,0 +1,43 @@
+"""`seatrial check` and `seatrial plan`: what a scenario says and what it would do, before anything is started."""
+
+import json
+import sys
+
+from harness.cli.exits import Exit
+from harness.options import RunOptions
+from harness.plan.describe import describe
+from harness.plan.plan import make
+from harness.prepare import prepare, vocabulary
+from harness.provenance import provenance
+from runtime.points import catalogue
+from scenarios import library
+from scenarios.problems import ScenarioProblems
+from scenarios.read import read
+
+RUN_ID = "planned"
+
+
+def check_all(names: list[str]) -> int:
+    """One line for each good scenario, every problem of each bad one; 4 when there is one."""
+    known, code = vocabulary(catalogue()), Exit.PASS
+    for name in names:
+        try:
+            scenario = read(library.find(name), known)
+        except ScenarioProblems as problems:
+            print(problems.render(), file=sys.stderr)
+            code = Exit.USAGE
+        else:
+            counts = (("load", scenario.load), ("fault", scenario.fault), ("check", scenario.check))
+            held = ", ".join(f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}" for word, rows in counts)
+            print(f"ok  {name}: {held}")
+    return code
+
+
+def show_plan(options: RunOptions, *, as_json: bool) -> int:
+    known = catalogue()
+    plan = make(prepare(options, known), known, RUN_ID, provenance())
+    if as_json:
+        print(json.dumps(plan.to_json(), indent=1))
+    else:
+        print("\n".join(describe(plan)))
+    return Exit.PASS

@@ -1,0 +1,64 @@
+"""Output that cannot change the exit code: a reader that goes away, a terminal without Unicode, a SIGTERM."""
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, TextIO, cast
+
+from harness.cli.exits import Interrupted
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """While this lasts: what can't be encoded is escaped, `| head` is no error, SIGTERM is Interrupted."""
+    out, err = sys.stdout, sys.stderr
+    for stream in (out, err):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    ours = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminated) if ours else None
+    sys.stdout, sys.stderr = cast("TextIO", Forgiving(out)), cast("TextIO", Forgiving(err))
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout, sys.stderr = out, err
+        if ours:
+            signal.signal(signal.SIGTERM, before)
+
+
+class Forgiving:
+    """A text stream whose reader may leave (`seatrial judge latest | head -1`): the rest is written to nobody."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._to_nobody()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._to_nobody()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _to_nobody(self) -> None:
+        # Python flushes once more at exit and would complain then: give the descriptor a reader that never leaves.
+        with suppress(OSError, io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise Interrupted

@@ -1,0 +1,140 @@
+"""Commands that make a run or look at one: run, demo, replay, judge, report, digest."""
+
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness import conclude
+from harness.cli import run_dirs
+from harness.cli.exits import Exit, Refusal
+from harness.options import OPTIONS_FILE, Outcome, RunOptions
+from harness.report.sanitise import terminal
+from harness.report.source import NoRun
+
+
+def trial(options: RunOptions, *, report_only: bool = False) -> int:
+    """Make a run; its verdict is said by the run itself."""
+    code = _run(options).exit
+    return Exit.PASS if report_only and code in (Exit.FAIL, Exit.UNKNOWN) else code
+
+
+def judged(run: str, runs_dir: Path, *, report_only: bool) -> int:
+    run_dir = run_dirs.find(run, runs_dir)
+    try:
+        code = conclude.conclude(run_dir, sys.stdout, os.environ)
+    except (conclude.NotJudgeable, NoRun) as problem:
+        raise Refusal(str(problem)) from None
+    return Exit.PASS if report_only else code
+
+
+def reported(run: str, runs_dir: Path) -> int:
+    run_dir = run_dirs.find(run, runs_dir)
+    try:
+        conclude.report(run_dir)
+    except NoRun as problem:
+        raise Refusal(str(problem)) from None
+    for name in ("report.html", "summary.md", "junit.xml"):
+        print(run_dir / name)
+    return Exit.PASS
+
+
+def replayed(run: str, runs_dir: Path, seed: int | None, allow_hosts: tuple[str, ...], *, allow_command: bool) -> int:
+    run_dir = run_dirs.find(run, runs_dir)
+    plan = _plan(run_dir)
+    target = plan.get("target") or {}
+    if target.get("kind") == "command" and not allow_command:
+        command = " ".join((plan.get("scenario") or {}).get("target", {}).get("command") or ["?"])
+        raise Refusal(
+            f"{run_dir} would start a program: {terminal(command)}\n"
+            "  A run directory may come from a stranger. Read the command; if it may run, add --allow-command."
+        )
+    options = _options_of(run_dir, plan, runs_dir, seed, allow_hosts, allow_command)
+    _warn_of_another_commit(plan)
+    return trial(options)
+
+
+def digested(run: str, runs_dir: Path, *, tables: bool) -> int:
+    from harness.record.digest import digest, table_digests
+
+    database = run_dirs.find(run, runs_dir) / "run.sqlite"
+    try:
+        if tables:
+            for table, value in table_digests(database).items():
+                print(f"{value}  {table}")
+        else:
+            print(digest(database))
+    except sqlite3.DatabaseError as problem:
+        raise Refusal(f"{database}: {problem}") from None
+    return Exit.PASS
+
+
+def options(
+    scenario: str,
+    runs_dir: Path,
+    seed: int | None,
+    target: str | None,
+    model: str | None,
+    minutes: float | None,
+    allow_hosts: list[str] | None,
+) -> RunOptions:
+    """What was typed, or Refusal."""
+    try:
+        return RunOptions(scenario, runs_dir, seed, target, model, minutes, tuple(allow_hosts or ()))
+    except ValueError as problem:
+        raise Refusal(str(problem)) from None
+
+
+def _run(options: RunOptions) -> Outcome:
+    from harness.run import run
+
+    return run(options)
+
+
+def _plan(run_dir: Path) -> dict[str, Any]:
+    try:
+        plan = json.loads((run_dir / "plan.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise Refusal(f"{run_dir} can't be run again: plan.json: {problem}") from None
+    if not isinstance(plan, dict):
+        raise Refusal(f"{run_dir} can't be run again: plan.json holds no object")
+    return plan
+
+
+def _options_of(
+    run_dir: Path,
+    plan: dict[str, Any],
+    runs_dir: Path,
+    seed: int | None,
+    allow_hosts: tuple[str, ...],
+    allow_command: bool,
+) -> RunOptions:
+    """The recorded options with today's permissions; the scenario is the one that was kept in the run directory."""
+    scenario = run_dir / "scenario.toml"
+    if not scenario.is_file():
+        raise Refusal(f"{run_dir} can't be run again: it holds no scenario.toml")
+    recorded: dict[str, Any] = {}
+    try:
+        recorded = json.loads((run_dir / OPTIONS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass  # a run by an embedding program: scenario and seed say it all
+    except (OSError, ValueError) as problem:
+        raise Refusal(f"{run_dir / OPTIONS_FILE}: {problem}") from None
+    wanted = {**recorded, "scenario": str(scenario), "seed": seed if seed is not None else plan.get("seed")}
+    wanted["replay_of"] = str(plan.get("run_id"))
+    try:
+        return RunOptions.from_json(wanted, runs_dir=runs_dir, allow_hosts=allow_hosts, allow_command=allow_command)
+    except (TypeError, ValueError) as problem:
+        raise Refusal(str(problem)) from None
+
+
+def _warn_of_another_commit(plan: dict[str, Any]) -> None:
+    from harness.provenance import provenance
+
+    now, then = provenance().commit, plan.get("commit")
+    if then != now:
+        print(f"seatrial: that run was of commit {then}, this is {now or 'no commit'}", file=sys.stderr)
+    if plan.get("dirty"):
+        print("seatrial: that run was of a tree with changes that no commit holds", file=sys.stderr)

@@ -1,0 +1,61 @@
+"""What a person asked for on the command line, and what came of it: the seam between the CLI and a run.
+
+harness.run.run(RunOptions) -> Outcome        called by `seatrial run`, `demo` and `replay`
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+OPTIONS_FILE = "options.json"
+NOT_RECORDED = frozenset({"runs_dir", "allow_hosts", "allow_command"})
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """One run to make. None means: as the scenario says.
+
+    `allow_hosts` and `allow_command` are permissions. They are typed each time and never read from a run directory,
+    or a directory that somebody sent us could point load at a stranger or start a program.
+    """
+
+    scenario: str  # path of a TOML file, or the name of a library scenario
+    runs_dir: Path = Path("runs")
+    seed: int | None = None
+    target: str | None = None  # URL of a server that runs already
+    model: str | None = None
+    minutes: float | None = None  # length of the trial
+    allow_hosts: tuple[str, ...] = ()  # "HOST:PORT", typed out, for any target that is not loopback
+    allow_command: bool = False  # replay only: may the target's command be started
+    replay_of: str | None = None  # run id
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not 0 < self.minutes <= 60 * 24 * 31:
+            raise ValueError(f"--minutes {self.minutes:g}: give more than 0 and at most a month")
+        if self.seed is not None and self.seed < 0:
+            raise ValueError(f"--seed {self.seed}: give 0 or more")
+
+    def to_json(self) -> dict[str, Any]:
+        """For options.json in the run directory, beside the scenario as it was read: what `replay` needs."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in NOT_RECORDED and getattr(self, each.name) is not None
+        }
+
+    @classmethod
+    def from_json(cls, recorded: dict[str, Any], **now: Any) -> Self:
+        """Raises ValueError naming a key that this version does not know, or that is never taken from a file."""
+        known = {each.name for each in fields(cls)} - NOT_RECORDED
+        unknown = sorted(recorded.keys() - known)
+        if unknown:
+            raise ValueError(f"{OPTIONS_FILE}: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        return cls(**{**recorded, **now})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. `exit` is one of harness.cli.exits.Exit; when it is 0, 1 or 2, verdict.json is written."""
+
+    run_dir: Path
+    exit: int

@@ -1,0 +1,53 @@
+"""From what was typed to a checked scenario: found by name or path, overrides applied, and checked again."""
+
+from pathlib import Path
+
+from faults import Catalogue
+from harness.options import RunOptions
+from scenarios import library
+from scenarios.problems import Problem, ScenarioProblems
+from scenarios.read import Document, read_document
+from scenarios.rules import Vocabulary, broken_rules
+from scenarios.schema import Scenario
+
+
+def prepare(options: RunOptions, catalogue: Catalogue) -> Document:
+    """The scenario to run. Raises ScenarioProblems with everything that is wrong in the file, or by what was typed."""
+    known = vocabulary(catalogue)
+    document = read_document(library.find(options.scenario), known)
+    changed = _overridden(document.scenario, options)
+    if changed is document.scenario:
+        return document
+    # A rule over several keys may hold in the file and break now: a foreign --target needs all limits.
+    traces: dict[int, str] = {}
+    found = list(broken_rules(changed, known, None, traces))
+    if found:
+        raise ScenarioProblems([document.source.problem(f.path, f.rule, f.remedy, on_key=f.on_key) for f in found])
+    return Document(changed, document.source)
+
+
+def vocabulary(catalogue: Catalogue) -> Vocabulary:
+    """The fault points and actions that a scenario may name."""
+    points = (catalogue.get(name) for name in catalogue.names())
+    return Vocabulary({point.name: frozenset(action.word for action in point.actions) for point in points})
+
+
+def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
+    if all(typed is None for typed in (options.seed, options.target, options.model, options.minutes)):
+        return scenario
+    plain = scenario.model_dump(mode="json", by_alias=True)
+    if options.seed is not None:
+        plain["seed"] = options.seed
+    if options.minutes is not None:
+        plain["phases"]["trial"] = options.minutes * 60
+    if options.target is not None:
+        plain["target"] |= {"kind": "url", "url": options.target, "command": [], "knobs": {}}
+    if options.model is not None:
+        plain["target"]["model"] = options.model
+    try:
+        return Scenario.from_plain(plain)
+    except ValueError as problem:  # pydantic's ValidationError: the file was sound, so it is what was typed
+        first = str(problem).splitlines()[2].strip() if len(str(problem).splitlines()) > 2 else str(problem)
+        raise ScenarioProblems(
+            [Problem(Path(options.scenario).name, 0, 0, "", "", f"what was typed: {first}", "")]
+        ) from None

@@ -1,0 +1,35 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.harness.report.story import Story
+from tests.harness.report.synthetic import write
+
+ROOT = Path(__file__).resolve().parents[3]
+Seatrial = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def seatrial(tmp_path: Path) -> Seatrial:
+    """The command in a process of its own, with an empty runs folder; no GitHub, whatever runs these tests."""
+
+    def call(*arguments: str, python: tuple[str, ...] = (), **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, *python, "-m", "harness", *arguments],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "RUNS_DIR": str(tmp_path / "runs"), "TMPDIR": str(tmp_path), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def passed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory to look at; its name is a run id."""
+    return write(tmp_path_factory.mktemp("cli-runs") / "20261129_7f3a", Story(minutes=1, state="PASS", hostile=False))

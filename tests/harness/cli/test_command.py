@@ -1,0 +1,195 @@
+"""The command as a person or a CI job meets it: in a process of its own."""
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cli.conftest import ROOT, Seatrial
+
+COMMANDS = ("doctor", "demo", "run", "check", "plan", "faults", "serve", "judge", "report", "replay", "digest")
+HEAVY = ("torch", "scipy", "numpy", "locust", "gevent", "jinja2", "rich", "starlette", "tokenizers")
+HELP_CPU_MAX_S = 0.3
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_loads_nothing_heavy_and_tells_the_exit_codes(command: str) -> None:
+    probe = (
+        "import sys; from harness.cli import main; code = main(sys.argv[1:]);"
+        f"print('loaded', [name for name in {HEAVY!r} if name in sys.modules]); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *command.split(), "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("loaded []\n")
+    if command != "serve":  # the server's own options, its own parser
+        assert "130 interrupted" in " ".join(done.stdout.split())
+
+
+def test_help_takes_less_than_a_third_of_a_second_of_cpu() -> None:
+    def once() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "harness", "run", "--help"], cwd=ROOT, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(once() for _ in range(3)) < HELP_CPU_MAX_S
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run",), "Missing argument"),
+        (("nonsense",), "No such command"),
+        (("run", "--nonsense", "clean"), "No such option"),
+        (("run", "--minutes", "-3", "clean"), "--minutes -3: give more than 0"),
+        (("run", "--seed", "x", "clean"), "'--seed'"),
+        (("run", "nosuch"), "no such file, and no scenario of this name"),
+        (("check", "nosuch"), "no such file"),
+        (("faults", "kv.tak"), 'did you mean "kv.take"?'),
+        (("faults", "--layer", "kv"), "no layer 'kv'"),
+        (("judge", "nope"), "no run 'nope'"),
+        (("report",), "no run in"),
+        (("replay",), "no run in"),
+        (("digest",), "no run in"),
+    ],
+)
+def test_a_mistake_is_4_with_a_remedy_and_no_traceback(
+    seatrial: Seatrial, arguments: tuple[str, ...], words: str
+) -> None:
+    done = seatrial(*arguments)
+    assert done.returncode == 4
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_python_dash_o_is_refused(seatrial: Seatrial) -> None:
+    done = seatrial("faults", python=("-O",))
+    assert done.returncode == 4
+    assert "without -O" in done.stderr
+
+
+def test_a_package_that_shadows_ours_is_named_with_the_cure(seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "__init__.py").write_text("", encoding="utf-8")
+    probe = "import sys, harness.cli; sys.path.insert(0, sys.argv[1]); sys.exit(harness.cli.main(['faults']))"
+    done = subprocess.run(
+        [sys.executable, "-c", probe, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3
+    assert str(tmp_path / "runtime") in done.stderr
+    assert "environment of its own" in done.stderr
+
+
+def test_an_import_that_fails_is_3_and_not_a_failed_trial() -> None:
+    probe = "import sys, harness.cli; sys.modules['typer'] = None; sys.exit(harness.cli.main(['faults']))"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert "an error of our own" in done.stderr
+
+
+def test_a_reader_that_leaves_does_not_change_the_code() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "harness", "faults", "--json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    child.stdout.close()
+    assert child.wait(timeout=60) == 0
+    assert child.stderr is not None
+    assert child.stderr.read() == ""
+    child.stderr.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_130(number: signal.Signals) -> None:
+    probe = (
+        "import sys, time, harness.cli, harness.cli.app as app, harness.cli.catalogue as page;"
+        "page.show = lambda *a, **k: (print('ready', flush=True), time.sleep(60));"
+        "sys.exit(harness.cli.main(['faults']))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", probe], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err in ("seatrial: interrupted\n", "")
+    assert out == ""
+
+
+def test_library_scenarios_that_need_no_trace_pass_the_check(seatrial: Seatrial) -> None:
+    library = sorted((ROOT / "scenarios" / "library").glob("*.toml"))
+    names = [path.stem for path in library if "trace" not in path.read_text(encoding="utf-8")]
+    assert len(names) >= 5
+    done = seatrial("check", *names)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ok  ") == len(names)
+
+
+def test_check_reports_every_file_and_every_problem(seatrial: Seatrial, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('schema = 1\nname = "x"\nmeans = "y"\nnonsense = 1\nphases = { trial = "1x" }\n', encoding="utf-8")
+    done = seatrial("check", str(bad), "clean")
+    assert done.returncode == 4
+    assert "ok  clean" in done.stdout
+    assert "bad.toml:4:1" in done.stderr
+    assert "nothing was started" in done.stderr
+
+
+def test_plan_can_be_read_by_a_program_and_takes_what_was_typed(seatrial: Seatrial) -> None:
+    done = seatrial("plan", "first-soak", "--json", "--seed", "99", "--minutes", "2")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["seed"] == 99
+    assert next(phase for phase in plan["phases"] if phase["name"] == "trial")["planned_s"] == 120.0
+
+
+def test_the_catalogue_names_each_action_with_its_symptom(seatrial: Seatrial) -> None:
+    done = seatrial("faults", "--json")
+    take = next(point for point in json.loads(done.stdout) if point["point"] == "kv.take")
+    assert take["actions"][0]["symptom"] == "mark:kv.out_of_blocks"
+    assert "kv.take" in seatrial("faults").stdout
+
+
+def test_report_writes_the_files_and_is_0_whatever_the_verdict(
+    seatrial: Seatrial, passed_run: Path, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "runs" / passed_run.name
+    shutil.copytree(passed_run, run_dir)
+    done = seatrial("report", "7f3a")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(run_dir / name) for name in ("report.html", "summary.md", "junit.xml")]
+    assert (run_dir / "report.html").stat().st_size > 50_000
+
+
+def test_judge_says_the_verdict_and_exits_with_it(seatrial: Seatrial, passed_run: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "runs" / passed_run.name
+    shutil.copytree(passed_run, run_dir)
+    page = tmp_path / "page.md"
+    done = seatrial("judge", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
+    verdict = json.loads((run_dir / "verdict.json").read_text(encoding="utf-8"))
+    assert done.returncode == verdict["exit"] != 0, done.stderr
+    assert done.stdout.startswith(f"{verdict['state']}  nightly-two-tenants")
+    assert "::error title=" in done.stdout
+    assert page.read_text(encoding="utf-8").startswith("### ")
+    assert seatrial("judge", "--report-only").returncode == 0
+
+
+def test_digest_is_the_same_for_the_same_rows(seatrial: Seatrial, passed_run: Path) -> None:
+    first, second = seatrial("digest", str(passed_run)), seatrial("digest", str(passed_run))
+    assert first.returncode == 0
+    assert first.stdout == second.stdout
+    assert len(first.stdout.strip()) == 32
+    assert "  request" in seatrial("digest", str(passed_run), "--tables").stdout
