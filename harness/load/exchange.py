@@ -93,7 +93,7 @@ class Exchange:
             end = End(reason)
         response, heard = self._response, self._heard
         status = response.status_code if response is not None else None
-        outcome = decide(Seen(end, status, heard.finish, heard.error_code, heard.malformed))
+        outcome = decide(Seen(end, status, heard.finish, heard.error_words, heard.malformed))
         reusable = end is End.DONE and self._drained()
         self._close()
         if end is End.DONE and heard.done_ns is not None:

@@ -31,6 +31,7 @@ from harness.load.exchange import Reply
 from harness.load.outcome import Outcome
 from harness.load.run import SWEEP_S, LoadRun, Ports
 from harness.load.spool import Spool
+from harness.load.wire import first_model
 
 KEPT_SECONDS = 60  # of Locust's dictionaries with one key a second
 HISTORY_ROWS = 720
@@ -150,8 +151,8 @@ class Serving:
 
 
 def plain_config(host: str) -> LoadConfig:
-    """A small default profile from the environment: SEATRIAL_RATE (1/s), SEATRIAL_MODEL, SEATRIAL_SPOOL, SEATRIAL_SEED,
-    SEATRIAL_API, SEATRIAL_KEY_ENV (name of the variable that holds the key)."""
+    """A small default profile from the environment: SEATRIAL_RATE (1/s), SEATRIAL_MODEL (the first that the target
+    names), SEATRIAL_SPOOL, SEATRIAL_SEED, SEATRIAL_API, SEATRIAL_KEY_ENV (the variable that holds the key)."""
     environ = os.environ
     spool = environ.get("SEATRIAL_SPOOL") or str(Path(tempfile.mkdtemp(prefix="seatrial-")) / "requests.jsonl")
     load = {"id": "chat", "arrivals": "poisson", "rate": float(environ.get("SEATRIAL_RATE", "1"))}
@@ -160,7 +161,7 @@ def plain_config(host: str) -> LoadConfig:
             "config": 1,
             "spool": spool,
             "url": host,
-            "model": environ.get("SEATRIAL_MODEL", "default"),
+            "model": environ.get("SEATRIAL_MODEL") or first_model(host, environ.get("SEATRIAL_KEY_ENV")),
             "seed": int(environ.get("SEATRIAL_SEED", "0")),
             "api": environ.get("SEATRIAL_API", "completions"),
             "key_env": environ.get("SEATRIAL_KEY_ENV"),

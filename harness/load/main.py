@@ -70,7 +70,8 @@ class _Session:
         elif command.cmd == "resume":
             timeline.resume(clock_ns())
         if command.cmd != "status":
-            self._run.event(command.cmd, command.fields.get("n"), command.fields.get("name"))
+            kind = "begin" if command.cmd == "start" else command.cmd  # "start" is that of the process
+            self._run.event(kind, command.fields.get("n"), command.fields.get("name"))
         self._answers.say("ack", cmd=command.cmd, t0_ns=timeline.start_ns, **self._counts())
 
     def _stop(self, command: Command) -> int:

@@ -37,21 +37,21 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What the wire showed. `error_code` is the in-band error's `code` or `type`, None when there was no error."""
+    """What the wire showed. `error_words` are the in-band error's `code` and `type`, () when there was no error."""
 
     end: End
     http: int | None = None
     finish: str | None = None
-    error_code: str | None = None
+    error_words: tuple[str, ...] = ()
     malformed: int = 0
 
 
 # Words for "too late" and "not now" inside an error object. A request that already streams under HTTP 200 can
-# no longer get a 504 or a 429, so servers say it here.
-TIMEOUT_CODES = frozenset(
-    {"408", "504", "timeout", "deadline", "deadline_exceeded", "timeout_error", "request_timeout"}
+# no longer get a 504 or a 429, so servers say it here; ours says it in `type`.
+TIMEOUT_WORDS = frozenset(
+    {"408", "504", "timeout", "timeout_error", "request_timeout", "deadline", "deadline_exceeded"}
 )
-REFUSED_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error", "overloaded", "refused", "quota_exceeded"})
+REFUSED_WORDS = frozenset({"429", "rate_limit_error", "rate_limit_exceeded", "overloaded", "refused"})
 
 
 def decide(seen: Seen) -> Outcome:
@@ -69,8 +69,8 @@ def decide(seen: Seen) -> Outcome:
         return Outcome.MALFORMED if seen.malformed else Outcome.TRUNCATED
     if seen.http != 200:
         return {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}.get(seen.http, Outcome.HTTP_ERROR)
-    if seen.error_code is not None:
-        return _inband(seen.error_code)
+    if seen.error_words:
+        return _inband(seen.error_words)
     if seen.malformed:
         return Outcome.MALFORMED
     if seen.end is not End.DONE:
@@ -80,8 +80,8 @@ def decide(seen: Seen) -> Outcome:
     return Outcome.OK
 
 
-def _inband(code: str) -> Outcome:
-    word = code.lower()
-    if word in TIMEOUT_CODES:
+def _inband(words: tuple[str, ...]) -> Outcome:
+    said = {word.lower() for word in words}
+    if said & TIMEOUT_WORDS:
         return Outcome.TIMEOUT
-    return Outcome.REFUSED if word in REFUSED_CODES else Outcome.INBAND_ERROR
+    return Outcome.REFUSED if said & REFUSED_WORDS else Outcome.INBAND_ERROR

@@ -38,7 +38,7 @@ class Heard:
     gap_ns_max: int | None = None
     finish: str | None = None
     error: str | None = None  # in-band error, as "code: message"
-    error_code: str | None = None
+    error_words: tuple[str, ...] = ()  # its code and type
     malformed: int = 0
     malformed_text: str | None = None  # the first malformed event, for the sample
     prompt_tokens: int | None = None  # from usage
@@ -226,9 +226,9 @@ def _error(heard: Heard, error: object) -> None:
         return  # the first one is the cause
     if not isinstance(error, dict):
         error = {"message": str(error)}
-    code = error.get("code") if error.get("code") is not None else error.get("type")
-    heard.error_code = str(code if code is not None else "error")
-    heard.error = f"{heard.error_code}: {error.get('message', '')}"[:512]
+    words = tuple(str(error[key]) for key in ("code", "type") if error.get(key) is not None)
+    heard.error_words = words or ("error",)
+    heard.error = f"{heard.error_words[0]}: {error.get('message', '')}"[:512]
 
 
 def _listed(value: object) -> list[Any]:

@@ -149,7 +149,7 @@ class LoadRun:
             self._lines.give(line, now_ns, reply.reusable)
             self._tell_gate(now_ns, sent_ns, reply)
         self._put(reply_line(request.id, reply))
-        if planned.kind == "canary":
+        if planned.kind == "canary" and reply.outcome is Outcome.OK:  # half an answer is no wrong answer
             self._put(canary_line(request.id, reply))
         if self.on_reply is not None:
             self.on_reply(planned, sent_ns, reply)

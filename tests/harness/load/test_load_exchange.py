@@ -23,7 +23,7 @@ from misbehaving import (
 from harness.load.cancel import parse_cancel
 from harness.load.exchange import Exchange, Reply, Request, retry_after_s
 from harness.load.outcome import End, Outcome
-from harness.load.wire import USER_AGENT, Line
+from harness.load.wire import USER_AGENT, Line, first_model
 
 
 def exchange(server_url: str, cancel: str | None = None, line: Line | None = None, timeout_s: float = 10.0) -> Exchange:
@@ -255,6 +255,14 @@ def test_we_say_who_we_are_and_use_no_netrc_and_no_proxy(monkeypatch: pytest.Mon
         _, headers, _ = server.requests[0]
     assert headers["user-agent"] == USER_AGENT
     assert "authorization" not in headers
+
+
+def test_the_first_model_of_a_target_is_asked_for_and_its_absence_told() -> None:
+    with Misbehaving(send(head("200 OK", b'{"data": [{"id": "m1"}, {"id": "m2"}]}'))) as server:
+        assert first_model(server.url) == "m1"
+        server.script = (send(head("200 OK", b'{"data": []}')),)
+        with pytest.raises(LookupError, match="names no model"):
+            first_model(server.url)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ TABLE = [
     (Seen(End.DONE, 503), Outcome.HTTP_ERROR),
     (Seen(End.DONE, 400), Outcome.HTTP_ERROR),
     (Seen(End.DONE, 302), Outcome.HTTP_ERROR),
-    (Seen(End.DONE, 200, "stop", error_code="500"), Outcome.INBAND_ERROR),
-    (Seen(End.DONE, 200, None, error_code="Deadline_Exceeded"), Outcome.TIMEOUT),
-    (Seen(End.DONE, 200, None, error_code="429"), Outcome.REFUSED),
-    (Seen(End.CLOSED, 200, None, error_code="500", malformed=1), Outcome.INBAND_ERROR),
+    (Seen(End.DONE, 200, "stop", error_words=("500", "server_error")), Outcome.INBAND_ERROR),
+    (Seen(End.DONE, 200, None, error_words=("hang", "Timeout_Error")), Outcome.TIMEOUT),
+    (Seen(End.DONE, 200, None, error_words=("429",)), Outcome.REFUSED),
+    (Seen(End.CLOSED, 200, None, error_words=("500",), malformed=1), Outcome.INBAND_ERROR),
     (Seen(End.DONE, 200, "stop", malformed=1), Outcome.MALFORMED),
     (Seen(End.CUT, 200, "stop"), Outcome.TRUNCATED),
     (Seen(End.CLOSED, 200, "stop"), Outcome.TRUNCATED),
@@ -47,7 +47,7 @@ def test_only_one_row_in_the_table_is_ok_under_any_other_circumstance() -> None:
     for end in End:
         for http in (None, 200, 204, 400, 429, 500):
             for finish in (None, "stop"):
-                for error in (None, "500"):
+                for error in ((), ("500",)):
                     for malformed in (0, 1):
                         ok = decide(Seen(end, http, finish, error, malformed)) is Outcome.OK
                         assert ok == (

@@ -96,7 +96,7 @@ def test_a_whole_session_from_ready_to_stopped(started: tuple[Process, Misbehavi
     assert len(requests) == stopped["sent"] == len(replies)
     assert {reply["outcome"] for reply in replies} == {"ok"}
     assert {request["load"] for request in requests} == {"chat", "users", "canary"}
-    assert [line["kind"] for line in process.lines("event")] == ["start", "start", "phase", "pause", "resume", "stop"]
+    assert [line["kind"] for line in process.lines("event")] == ["start", "begin", "phase", "pause", "resume", "stop"]
     assert process.lines("self")
     assert process.lines("canary_reply")
 
@@ -149,7 +149,12 @@ def test_a_bad_config_is_told_on_stderr_with_code_4(tmp_path: Path) -> None:
 def test_a_plain_locust_on_our_file_measures_and_ends_well(tmp_path: Path) -> None:
     with Misbehaving(*GOOD) as server:
         words = ["-m", "locust", "-f", "harness/load/locustfile.py", "--host", server.url, "--headless", "-u2", "-r2"]
-        environ = {"PATH": "/usr/bin:/bin", "SEATRIAL_RATE": "20", "SEATRIAL_SPOOL": str(tmp_path / "plain.jsonl")}
+        environ = {
+            "PATH": "/usr/bin:/bin",
+            "SEATRIAL_RATE": "20",
+            "SEATRIAL_MODEL": "m",
+            "SEATRIAL_SPOOL": str(tmp_path / "plain.jsonl"),
+        }
         done = subprocess.run(
             [sys.executable, *words, "-t", "2s"], env=environ, capture_output=True, text=True, timeout=60, check=False
         )
