@@ -1,0 +1,77 @@
+"""The story of a run: read, plan, drive, judge, report. `seatrial run`, `demo` and `replay` all end here."""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import conclude
+from harness.cli.exits import Exit, Refusal, Trouble
+from harness.drive.live import drive
+from harness.drive.load import LoadDied
+from harness.drive.preflight import TargetProblem
+from harness.drive.reference import ReferenceFailed
+from harness.drive.stop import Stop, StopNow
+from harness.options import OPTIONS_FILE, Outcome, RunOptions
+from harness.plan.describe import describe
+from harness.plan.plan import Plan, make
+from harness.plan.strangers import stranger
+from harness.prepare import prepare
+from harness.progress import Progress
+from harness.provenance import provenance
+from runtime.points import catalogue
+from scenarios import library
+
+
+def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
+    """One run from words to verdict. Raises ScenarioProblems, Refusal and Trouble, all before any load was sent."""
+    document = prepare(options, catalogue())
+    if (refusal := stranger(document.scenario, options.allow_hosts)) is not None:
+        raise Refusal(refusal)
+    plan = make(document, catalogue(), new_run_id(), provenance())
+    directory = make_directory(options, plan)
+    for line in describe(plan):
+        say(line)
+    say(f"run {plan.run_id} in {directory}")
+    try:
+        with Stop() as stop, Progress(plan) as progress:
+            ending = drive(plan, directory, stop, progress.show, progress.say)
+    except (TargetProblem, ReferenceFailed) as problem:
+        raise Refusal(str(problem)) from problem
+    except LoadDied as problem:
+        raise Trouble(f"the load process did not start: {problem}") from problem
+    except StopNow:
+        say(f"stopped at once; `seatrial judge {directory}` can still judge what was recorded")
+        return Outcome(directory, Exit.INTERRUPTED)
+    verdict_exit = conclude.conclude(directory, sys.stdout, os.environ)
+    interrupted = ending.early is not None and ending.early.by == "signal"
+    return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
+
+
+def new_run_id() -> str:
+    """Sorts by time; the tail keeps two runs of one second apart."""
+    return f"{datetime.now(UTC):%Y-%m-%d_%H%M%S}_{secrets.token_hex(2)}"
+
+
+def make_directory(options: RunOptions, plan: Plan) -> Path:
+    """The run directory with what a replay needs; `latest` points at it."""
+    directory = (options.runs_dir / plan.run_id).absolute()
+    try:
+        directory.mkdir(parents=True)
+        shutil.copyfile(library.find(options.scenario), directory / "scenario.toml")
+        (directory / OPTIONS_FILE).write_text(json.dumps(options.to_json(), indent=1) + "\n")
+        plan.write(directory / "plan.json")
+        _point_latest(directory)
+    except OSError as error:
+        raise Trouble(f"the run directory {directory} can't be written: {error}") from error
+    return directory
+
+
+def _point_latest(directory: Path) -> None:
+    fresh = directory.parent / f".latest.{directory.name}"
+    fresh.symlink_to(directory.name)
+    os.replace(fresh, directory.parent / "latest")
