@@ -7,6 +7,8 @@ N streams at once; a token's error is its arrival stamp minus the time in its te
 Errors of the first tokens are TTFT errors; the ITL error is the difference of a gap here and the same gap there.
 By default streams are out of step with each other; with `--together` all send at the same instant, as a server that
 decodes one batch does, and the last of N tokens then waits for the client to read N - 1 others.
+The row "machine" is what a process suffers here that does nothing but sleep 5 ms at a time, meanwhile: no client can
+be better than that, and where it is not far below 1 ms the other rows measure the machine.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+RAMP_S = 2.0  # over which the streams begin, which also puts them out of step
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -29,7 +32,7 @@ def main() -> None:
         asyncio.run(_serve(options))
         return
     if options.role != "both":
-        print(json.dumps(_client(options)))
+        print(json.dumps(_sleep(options) if options.role == "sleeper" else _client(options)))
         return
     server = _child("server", options, 0)
     assert server.stdout is not None
@@ -37,11 +40,12 @@ def main() -> None:
         port = int(server.stdout.readline())
         found = {}
         for reader in ("ours", "fast"):
-            client = _child(reader, options, port)
+            sleeper, client = _child("sleeper", options, port), _child(reader, options, port)
             said = client.communicate(timeout=options.seconds * 4 + 60)[0]
-            if client.returncode:
+            overslept = sleeper.communicate(timeout=options.seconds * 4 + 60)[0]
+            if client.returncode or sleeper.returncode:
                 sys.exit(f"the client {reader!r} failed with code {client.returncode}")
-            found[reader] = json.loads(said)
+            found[reader] = {**json.loads(said), **json.loads(overslept)}
     finally:
         server.kill()
         server.wait()
@@ -52,9 +56,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--tokens_per_s", type=float, default=20.0, help="of each stream")
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of each client's measurement")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each client, its ramp of 2 s included")
     parser.add_argument("--together", action="store_true", help="all streams send at the same instants")
-    parser.add_argument("--role", choices=("both", "server", "ours", "fast"), default="both", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--role", choices=("both", "server", "ours", "fast", "sleeper"), default="both", help=argparse.SUPPRESS
+    )
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -108,19 +114,25 @@ def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 def _client(options: argparse.Namespace) -> dict[str, list[float]]:
     """Errors in ms: of first tokens, of all tokens, of gaps."""
+    import gc
+
     import gevent
     from locust import __version__  # noqa: F401 - patches the standard library, as in the load process
 
     read_one = {"ours": _read_ours, "fast": _read_fast}[options.role]
-    tokens = max(2, min(200, int(options.seconds * options.tokens_per_s)))  # 200 stamps fit into the reader's sample
+    tokens = max(
+        2, min(200, int((options.seconds - RAMP_S) * options.tokens_per_s))
+    )  # 200 stamps fit into the reader's sample
     body = json.dumps({"prompt": "x", "max_tokens": tokens, "stream": True}).encode()
     url = f"http://127.0.0.1:{options.port}/v1/completions"
     streams: list[tuple[list[int], list[int]]] = []
 
     def one(number: int) -> None:
-        gevent.sleep(number / options.streams / options.tokens_per_s)  # out of step by parts of a period
+        gevent.sleep(RAMP_S * number / options.streams)  # 200 new connections at once are another measurement
         streams.append(read_one(url, body))
 
+    gc.collect()
+    gc.freeze()  # as the load process does: a full collection of what was imported stops it for some 20 ms
     before_s = time.process_time()
     jobs = [gevent.spawn(one, number) for number in range(options.streams)]
     gevent.joinall(jobs, raise_error=True, timeout=options.seconds * 3 + 30)
@@ -162,6 +174,15 @@ def _read_fast(url: str, body: bytes) -> tuple[list[int], list[int]]:
     return heard_ns, sent_ns
 
 
+def _sleep(options: argparse.Namespace) -> dict[str, list[float]]:
+    """How much longer than asked each of many short sleeps took, in ms."""
+    until_s, over = time.monotonic() + options.seconds, []
+    while (before_s := time.monotonic()) < until_s:
+        time.sleep(0.005)
+        over.append((time.monotonic() - before_s - 0.005) * 1e3)
+    return {"machine": over}
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +191,7 @@ def _show(options: argparse.Namespace, found: dict[str, dict[str, list[float]]])
     step = "in step" if options.together else "out of step"
     print(f"{options.streams} streams {step}, {rate:.0f} tokens/s, {options.seconds:.0f} s each; errors in ms")
     print(f"{'':14}{'ours p50':>10}{'p99':>9}{'fast p50':>11}{'p99':>9}{'ratio of p99':>14}")
-    for name, label in (("ttft", "TTFT"), ("token", "every token"), ("itl", "ITL (gap)")):
+    for name, label in (("ttft", "TTFT"), ("token", "every token"), ("itl", "ITL (gap)"), ("machine", "machine")):
         ours, fast = sorted(found["ours"][name]), sorted(found["fast"][name])
         ratio = _at(fast, 0.99) / max(1e-6, _at(ours, 0.99))
         print(f"{label:14}{_at(ours, 0.5):>10.3f}{_at(ours, 0.99):>9.3f}{_at(fast, 0.5):>11.3f}{_at(fast, 0.99):>9.3f}"

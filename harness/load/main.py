@@ -5,6 +5,7 @@ stdin    the commands of control.py
 exit     0 stopped as told, 3 our own failure, 4 bad config, 5 parent died
 """
 
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> int:
     except (ConfigProblems, LookupError, OSError) as error:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return BAD_CONFIG
+    gc.collect()
+    gc.freeze()  # what is imported stays: a full collection of it would stop every stream for some 20 ms
     return _Session(serving, Answers(protocol_fd, serving.run.ports.clock_ns)).serve()
 
 
