@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faults import FaultSpec, parse_do
-from runtime.core.edge import Cancel, End, Submit
+from runtime.core.edge import Cancel, End, Finish, Submit
 from tests.runtime.server.conftest import Running, Start
 from tests.runtime.server.fake import BIG, says
 
@@ -50,7 +50,7 @@ def test_a_stream_in_good_order_ends_its_chunked_body(start: Start) -> None:
     sock.close()
 
 
-def test_cut_leaves_an_unterminated_body_and_no_done(start: Start) -> None:
+def test_cut_leaves_an_unterminated_body_and_no_done(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     running = start(says("abcdef"))
     arm(running, "server.stream: cut", when={"skip": 3})
     raw = read_all(running.connect(LONG))
@@ -65,6 +65,7 @@ def test_cut_leaves_an_unterminated_body_and_no_done(start: Start) -> None:
     assert [mark["name"] for mark in running.rows("mark")] == ["stream.cut"]
     fire = running.rows("fire")[0]
     assert (fire["point"], fire["request"], fire["hit"]) == ("server.stream", "raw", 4)
+    assert not caplog.records, "cut by us, at once, and not by uvicorn when it finds the answer incomplete"
     # The engine may have been done before it heard of the cut; a cancel is posted in either case but that.
     assert all(isinstance(each, (Submit, Cancel)) for each in running.served.seen)
 
@@ -204,6 +205,22 @@ def test_a_burst_that_the_loop_sees_at_once_is_not_the_clients_fault(start: Star
     assert len(events(raw)) == 503
     assert running.rows("served")[0]["outcome"] == "ok"
     sock.close()
+
+
+def test_the_engine_is_told_to_stop_at_a_stop_string_and_has_the_last_word(start: Start) -> None:
+    running = start(says("abcdef"), by_hand=True)
+    sock = running.connect({**LONG, "stop": "b"})
+    running.served.mail(Submit)
+    running.served.turn()
+    running.served.turn()
+    finish = running.served.mail(Finish)
+    assert isinstance(finish, Finish)
+    running.served.end(finish.request_id, End("ok", 200, finish="stop"))
+    raw = b""
+    while not raw.endswith(b"0\r\n\r\n"):
+        raw += sock.recv(65536)
+    assert "".join(event["choices"][0]["text"] for event in events(raw)[:-1]) == "a"
+    assert running.rows("served")[0]["tokens_out"] == 2
 
 
 def test_each_request_has_one_row_joined_by_the_clients_id(start: Start) -> None:
