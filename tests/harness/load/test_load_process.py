@@ -145,6 +145,24 @@ def test_a_bad_config_is_told_on_stderr_with_code_4(tmp_path: Path) -> None:
     assert "api: 'embeddings' is not one of chat, completions" in errors
 
 
+PRUNE = """
+from harness.load.locustfile import Environment, prune
+environment = Environment()
+stats = environment.stats
+for second in range(1000):
+    for per_second in (stats.total.num_reqs_per_sec, stats.entries["chat", "E2E"].num_fail_per_sec):
+        per_second[second] += 1
+stats.history += [{}] * 5000
+prune(environment, 1000.0)
+print(len(stats.total.num_reqs_per_sec), len(stats.entries["chat", "E2E"].num_fail_per_sec), len(stats.history))
+"""
+
+
+def test_what_locust_would_keep_for_ever_is_pruned() -> None:
+    done = subprocess.run([sys.executable, "-c", PRUNE], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "60 60 720\n"
+
+
 @pytest.mark.slow
 def test_a_plain_locust_on_our_file_measures_and_ends_well(tmp_path: Path) -> None:
     with Misbehaving(*GOOD) as server:

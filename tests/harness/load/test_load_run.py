@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from harness.load.config import ConfigProblems, LoadConfig, parse_config
 from harness.load.dispatch import canaries, dispatch, schedule
 from harness.load.outcome import Outcome
 from harness.load.run import LoadRun, Ports
-from harness.load.spool import Spool
+from harness.load.spool import Spool, SpoolFull
 
 GOOD = (send(HEAD_SSE), send(chunk(event("a", "stop"))), send(chunk(usage(9, 1))), send(chunk(DONE), LAST_CHUNK))
 
@@ -130,10 +131,16 @@ def test_a_full_pool_drops_the_arrival_without_waiting(tmp_path: Path) -> None:
 
 
 def test_a_request_over_its_deadline_is_cut_and_is_a_timeout(tmp_path: Path) -> None:
+    late_ns = [0]
+    ports = Ports(lambda: time.monotonic_ns() + late_ns[0])  # the socket's own timeout is a minute away
     with Misbehaving(hold()) as server:
-        run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "timeout": 0.05}]))
+        run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "timeout": 60.0}]), ports)
         due = next(schedule(run.config))
         run.offer(run.writer.load_request(due.load, due.row), 1)
+        assert server.reached.wait(10)
+        run.sweep()
+        late_ns[0] = 61_000_000_000
+        run.sweep()
         assert run.finish(10.0) == 0
     assert [line["outcome"] for line in spooled(run, "reply")] == ["timeout"]
 
@@ -222,6 +229,21 @@ def test_a_mistake_of_ours_in_a_request_fails_the_run(tmp_path: Path, capsys: py
     assert run.stopping
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert run.audit.in_flight == 0
+
+
+def test_a_spool_that_can_not_be_written_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = open_run(config(tmp_path))
+
+    def full(line: dict[str, object]) -> None:
+        raise SpoolFull(28, "cannot write")
+
+    run.spool.put = full  # type: ignore[method-assign]
+    run.second()
+    assert isinstance(run.failure, SpoolFull)
+    assert run.stopping
+    due = next(schedule(run.config))
+    assert run.send(run.writer.load_request(due.load, due.row), 1) is None
+    assert run.audit.sent == 0
 
 
 def test_a_config_tells_everything_that_is_wrong_with_it() -> None:
