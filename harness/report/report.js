@@ -17,7 +17,7 @@
   const units = {
     "s": (v) => (v === 0 ? "0" : v < 1 ? figure(v * 1e3) + " ms" : figure(v) + " s"),
     "share": (v) => figure(v * 100) + " %",
-    "bytes": (v) => (v >= 2 ** 30 ? figure(v / 2 ** 30) + " GiB" : figure(v / 2 ** 20) + " MiB"),
+    "bytes": (v) => (v === 0 ? "0" : v >= 2 ** 30 ? figure(v / 2 ** 30) + " GiB" : v >= 2 ** 20 ? figure(v / 2 ** 20) + " MiB" : figure(v / 2 ** 10) + " KiB"),
   };
   const shown = (unit) => (v) => (v == null ? "–" : (units[unit] || ((x) => figure(x)))(v));
 
@@ -107,7 +107,7 @@
         ctx.beginPath();
         if (state === "equal") { ctx.fillStyle = colour("pass"); ctx.arc(x, y, 2.6 * r, 0, 7); }
         else if (state === "corrupt") { ctx.fillStyle = colour("fail"); ctx.rect(x - 5 * r, y - 5 * r, 10 * r, 10 * r); }
-        else { ctx.fillStyle = colour("unknown"); ctx.moveTo(x, y - 6 * r); ctx.lineTo(x + 5.5 * r, y + 4.5 * r); ctx.lineTo(x - 5.5 * r, y + 4.5 * r); }
+        else { ctx.fillStyle = colour("unknown"); ctx.moveTo(x, y - 5 * r); ctx.lineTo(x + 4.5 * r, y + 3.5 * r); ctx.lineTo(x - 4.5 * r, y + 3.5 * r); }
         ctx.fill();
       }
     }
@@ -115,12 +115,12 @@
   }
 
   const xAxis = (label) => ({
-    stroke: colour("soft"), font: "11px " + colour("sans"), size: label ? 26 : 6, gap: 3,
+    stroke: colour("soft"), font: "11px " + colour("sans"), size: label ? 26 : 6, gap: 3, incrs: TIME_STEPS,
     grid: { stroke: colour("hair"), width: 1 }, ticks: { show: false },
     values: (u, splits) => splits.map((s) => (label ? clock(s) : "")),
   });
   const common = (height, hooks) => ({
-    width: 400, height, hooks, padding: [6, 18, 0, 0],
+    width: 400, height, hooks, padding: [6, 28, 0, 0],
     cursor: { sync: { key: "run", setSeries: false }, y: false, points: { size: 6 } },
   });
 
@@ -147,7 +147,8 @@
     return [Math.max(0, lo - room), hi + room];
   }
   const decades = (u, splits) => splits.map((v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6 ? v : null));
-  const MIB = [1, 2, 5].flatMap((n) => [0.1, 1, 10, 100, 1000, 10000].map((ten) => n * ten * 2 ** 20)).sort((a, b) => a - b);
+  const BYTE_STEPS = Array.from({ length: 28 }, (_, power) => 2 ** (power + 14));
+  const TIME_STEPS = [0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 
   function curve(host, chart, last) {
     const text = shown(chart.unit);
@@ -163,7 +164,7 @@
       }))],
       axes: [xAxis(last), {
         stroke: colour("soft"), font: "11px " + colour("sans"), size: AXIS_PX, gap: 4, space: 28, ticks: { show: false },
-        ...(chart.unit === "bytes" ? { incrs: MIB } : {}),
+        ...(chart.unit === "bytes" ? { incrs: BYTE_STEPS } : {}),
         grid: { stroke: colour("hair"), width: 1, ...(chart.log ? { filter: decades } : {}) },
         ...(chart.log ? { filter: decades } : {}),
         values: (u, splits) => splits.map((v) => (v === null ? "" : text(v))),

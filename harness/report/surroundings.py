@@ -14,6 +14,7 @@ from harness.report.source import Source
 NS = 1e-9
 AUDITS_SHOWN_MAX = 60
 DETAIL_CHARS_MAX = 4096
+LOAD_NOISE = frozenset({"load.lateness_ms_p99", "load.lateness_ms_max", "load.dropped", "load.in_flight"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class SensorRow:
     @property
     def noise(self) -> bool:
         """Does it tell of the machine and the load generator rather than of the server?"""
-        return self.name.startswith(("host.", "load.", "harness.")) or self.name.endswith(".cpu")
+        return self.name.startswith("host.") or self.name.endswith(".cpu") or self.name in LOAD_NOISE
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,11 @@ def _marks(source: Source) -> tuple[tuple[str, int], ...]:
 
 def _environment(source: Source) -> tuple[tuple[str, str], ...]:
     target = source.plan.get("target") or {}
-    facts = [(f"target.{key}", _words(value)) for key, value in target.items()]
-    facts += [(f"plan.cost.{key}", _words(value)) for key, value in (source.plan.get("cost") or {}).items()]
-    facts += [(row["key"], _words(row["value"])) for row in source.rows("SELECT key, value FROM meta ORDER BY key")]
-    return tuple((key, value[:DETAIL_CHARS_MAX]) for key, value in facts)
+    facts = {f"target.{key}": value for key, value in target.items()}
+    facts |= {f"planned.{key}": value for key, value in (source.plan.get("cost") or {}).items()}
+    # What the run recorded wins over what was planned.
+    facts |= {row["key"]: row["value"] for row in source.rows("SELECT key, value FROM meta ORDER BY key")}
+    return tuple((key, _words(value)[:DETAIL_CHARS_MAX]) for key, value in facts.items() if value is not None)
 
 
 def _words(value: object) -> str:

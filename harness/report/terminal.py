@@ -31,11 +31,9 @@ def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
     page.gap()
     for judged in report.judges:
         if judged.state is State.PASS:
-            page.line("PASS", STYLES[State.PASS], f"      {_name(judged)}", _outcome(judged))
-    for judged in report.judges:
-        if judged.state is State.NOT_JUDGED:
-            price = "; ".join(text for text in (judged.because, judged.to_decide) if text)
-            page.line("not judged", "dim", f"{_name(judged)} ({price})")
+            page.line("PASS", STYLES[State.PASS], f"      {_name(judged)}", *_outcome(judged))
+    for price, names in _not_judged(report.judges):
+        page.line("not judged", "dim", f"{', '.join(names)} ({price})")
     page.gap()
     totals = ", ".join(f"{outcome} {figures.count(number)}" for outcome, number in report.outcomes.totals)
     page.field("requests", totals or "none recorded")
@@ -70,8 +68,20 @@ def _judge(page: "_Page", judged: Judged) -> None:
         page.field("", f"and {len(judged.evidence) - EVIDENCE_SHOWN} more in verdict.json")
 
 
-def _outcome(judged: Judged) -> str:
-    return "  ".join(text for text in (judged.observed, judged.limit and f"(limit {judged.limit})") if text)
+def _outcome(judged: Judged) -> tuple[str, ...]:
+    """What to show beside a pass, the fuller one first."""
+    observed = judged.observed or judged.summary
+    return (f"{observed}  (limit {judged.limit})", observed) if judged.limit else (observed,)
+
+
+def _not_judged(judges: tuple[Judged, ...]) -> list[tuple[str, list[str]]]:
+    """What was not judged, joined where the price is the same."""
+    names: dict[str, list[str]] = {}
+    for judged in judges:
+        if judged.state is State.NOT_JUDGED:
+            price = "; ".join(text for text in (judged.because, judged.to_decide) if text)
+            names.setdefault(price, []).append(judged.name)
+    return list(names.items())
 
 
 def _name(judged: Judged) -> str:
@@ -89,11 +99,13 @@ class _Page:
     def gap(self) -> None:
         self._print([])
 
-    def line(self, word: str, style: str, text: str, aside: str = "") -> None:
-        """A coloured word, a text, and a dimmed aside that moves to its own line when it does not fit."""
+    def line(self, word: str, style: str, text: str, *asides: str) -> None:
+        """A coloured word, a text, and the first of the dimmed asides that fits beside it: the page has them all."""
         lead = text[: len(text) - len(text.lstrip())]
         lines = _wrapped(f"{lead}{_safe(text)}", COLUMNS - len(word) - 2)
-        self._print([(word, style), ("  " + lines[0], ""), *self._aside(len(word) + 2 + len(lines[0]), aside)])
+        room = COLUMNS - len(word) - 2 - len(lines[0]) - 3
+        shown = next((_safe(aside) for aside in asides if len(_safe(aside)) <= room), "")
+        self._print([(word, style), ("  " + lines[0], ""), (f"   {shown}" if shown else "", "dim")])
         for rest in lines[1:]:
             self._print([(" " * INDENT + rest, "")])
 
@@ -105,20 +117,6 @@ class _Page:
         self._print([(f"  {name:<{INDENT - 2}}", "dim"), (lines[0], "")])
         for rest in lines[1:]:
             self._print([(" " * INDENT + rest, "")])
-
-    def _aside(self, column: int, aside: str) -> list[tuple[str, str]]:
-        text = _safe(aside)
-        if not text:
-            return []
-        fits = column + 3 + len(text) <= COLUMNS
-        return [
-            (
-                "   " + text
-                if fits
-                else "\n" + "\n".join(" " * INDENT + row for row in _wrapped(text, COLUMNS - INDENT)),
-                "dim",
-            )
-        ]
 
     def _print(self, parts: list[tuple[str, str]]) -> None:
         from rich.text import Text

@@ -15,7 +15,7 @@ from harness.report.series import Samples, absence, period_s, rise_per_s, sample
 from harness.report.source import Source
 
 NS = 1e-9
-WINDOW_S = 5.0
+REQUESTS_PER_WINDOW = 10  # fewer, and a curve of a steady load is only noise
 BY_PHASE = ("server.generation_tokens", "kv.usage", "server.rss_anon")
 
 
@@ -75,7 +75,7 @@ def timeline(source: Source, requests: Requests) -> Timeline:
 
 def _rates(requests: Requests, end_s: float) -> Chart:
     good = requests.outcome.among(*GOOD)
-    x_s, width_s = _windows(end_s)
+    x_s, width_s = _windows(requests, end_s)
     ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * NS
     lines = (
         Line("offered", "offered", _per_second(requests.intended_ns * NS, x_s, width_s)),
@@ -86,7 +86,7 @@ def _rates(requests: Requests, end_s: float) -> Chart:
 
 
 def _ttft(requests: Requests, end_s: float) -> Chart:
-    x_s, width_s = _windows(end_s)
+    x_s, width_s = _windows(requests, end_s)
     windows: dict[int, list[float]] = defaultdict(list)
     for sent_ns, first_s in zip(requests.sent_ns, ttft_s(requests), strict=True):
         if not np.isnan(first_s):
@@ -106,7 +106,7 @@ def _tokens(requests: Requests, counter: Samples, end_s: float) -> Chart:
         place = grid(0, end_s, period_s(counter[0]))
         lines = (Line("tokens", "generated", _values(min_max(*counter, place))),)
         return _chart("tokens", "Tokens", "tokens/s", "from the server's own counter", place.x_s, lines, None)
-    x_s, width_s = _windows(end_s)
+    x_s, width_s = _windows(requests, end_s)
     known = ~np.isnan(requests.end_ns) & ~np.isnan(requests.output_tokens)
     places = np.minimum((requests.end_ns[known] * NS / width_s).astype(int), len(x_s) - 1)
     totals = np.bincount(places, weights=requests.output_tokens[known], minlength=len(x_s))
@@ -124,9 +124,11 @@ def _gauge(key: str, title: str, unit: str, label: str, name: str, source: Sourc
     return _chart(key, title, unit, name, place.x_s, (Line(key, label, _values(min_max(t_s, values, place))),), None)
 
 
-def _windows(end_s: float) -> tuple[Floats, float]:
-    """Centres and width of the windows that requests are counted in: about 5 s, fewer than POINTS_MAX of them."""
-    width_s = max(min(WINDOW_S, end_s / 60), end_s / (POINTS_MAX / 2), 1e-3)
+def _windows(requests: Requests, end_s: float) -> tuple[Floats, float]:
+    """Centres and width of the windows that requests are counted in: about REQUESTS_PER_WINDOW in each on average,
+    but never under 20 windows, and never more than half of POINTS_MAX."""
+    wanted_s = end_s * REQUESTS_PER_WINDOW / max(1, len(requests))
+    width_s = max(min(wanted_s, end_s / 20), end_s / (POINTS_MAX / 2), 1e-3)
     number = max(1, int(np.ceil(end_s / width_s - 1e-9)))
     return np.asarray((np.arange(number) + 0.5) * width_s, dtype=np.float64), width_s
 

@@ -1,5 +1,6 @@
 """The outputs agree because they render one model, and none of them does what a reply wants."""
 
+import hashlib
 import io
 import json
 import re
@@ -237,3 +238,14 @@ def test_files_are_put_in_place_whole(failed: Report, tmp_path: Path) -> None:
     written = write(failed, tmp_path)
     assert [path.name for path in written] == list(FILES)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+def test_the_vendored_chart_library_is_the_published_one_with_its_licence() -> None:
+    published = {  # uplot 1.6.32 from the npm registry
+        "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    }
+    vendor = Path(html.__file__).with_name("vendor")
+    for name, digest in published.items():
+        assert hashlib.sha256((vendor / name).read_bytes()).hexdigest() == digest
+    assert "MIT" in (vendor / "uPlot-LICENSE.txt").read_text(encoding="utf-8")

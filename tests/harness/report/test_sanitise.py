@@ -10,7 +10,8 @@ from tests.harness.report.story import HOSTILE
 
 # Any code point, surrogates included, seasoned with the words that mean harm.
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.lists(
-    st.sampled_from([*HOSTILE, "<", "&", "]]>", "::", "##[", "\x1b]0;x\x07", "\r", "\n", "`", "|"]), max_size=6
+    st.sampled_from([*HOSTILE, "<", "&", "]]>", "::", "##[", "%0A", "%", "\x1b]0;x\x07", "\r", "\n", "`", "|"]),
+    max_size=6,
 ).map("".join)
 
 
@@ -57,9 +58,11 @@ def test_no_line_on_a_terminal_is_a_workflow_command(text: str) -> None:
 
 
 @given(ANY_TEXT)
-def test_an_annotation_is_one_line_and_its_property_cannot_end_it(text: str) -> None:
+def test_an_annotation_is_one_line_that_reads_back_and_its_property_cannot_end_it(text: str) -> None:
     assert "\n" not in sanitise.annotation(text)
     assert "\r" not in sanitise.annotation(text)
+    decoded = sanitise.annotation(text).replace("%0A", "\n").replace("%25", "%")
+    assert decoded == sanitise.clean(text), "GitHub shows what was said"
     prop = sanitise.annotation_property(text)
     assert not set(":,\n") & set(prop)
 
