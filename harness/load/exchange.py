@@ -21,8 +21,9 @@ import requests
 import urllib3
 
 from harness.load.cancel import CancelAt
+from harness.load.chunks import SAMPLE_CHARS_MAX, Heard, read_body
 from harness.load.outcome import End, Outcome, Seen, decide
-from harness.load.reader import SAMPLE_CHARS_MAX, EventReader, Heard, read_body
+from harness.load.reader import EventReader
 from harness.load.wire import Cut, Line
 
 READ_BYTES = 65_536

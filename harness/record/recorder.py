@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from assertions.schema import HISTORY_VERSION, create
 from harness.record.canary import Reference, answer_of, compare
-from harness.record.rows import ROW_KINDS, SELF_SERIES, Row, Value, row_of
+from harness.record.rows import ROW_KINDS, SELF_SERIES, Row, row_of
+from harness.record.store import open_history, write_rows
 from harness.record.tail import FileShrank, read_piece
 
 SPOOLS = {"requests.jsonl": "load", "outcomes.jsonl": "server"}  # file -> process that writes it
@@ -51,7 +51,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._series: dict[str, int] = {}
         self._prompts: dict[str, str] = {}  # canary request -> prompt digest, until its reply is there
-        self._connection = _open(self.path)
+        self._connection = open_history(self.path)
         self._offsets = {name: int(self._meta(f"taken.{name}") or 0) for name in SPOOLS}
         known = self._meta("start_ns")
         self.start_ns = int(known) if known is not None else start_ns
@@ -225,7 +225,7 @@ class Recorder:
             with self._connection:
                 taken = [Row("meta", (f"taken.{name}", str(offset))) for name, offset in moved.items()]
                 for table, group in itertools.groupby([*rows, *taken], key=lambda row: row.table):
-                    _write(self._connection, table, [row.values for row in group])
+                    write_rows(self._connection, table, [row.values for row in group])
         except (sqlite3.OperationalError, OSError) as error:
             raise HistoryFull(self.path, error, len(rows)) from error
         self._offsets.update(moved)
@@ -255,40 +255,3 @@ class Recorder:
         query = """SELECT id, prompt_sha FROM request LEFT JOIN canary ON canary.request = request.id
                    WHERE kind = 'canary' AND canary.request IS NULL"""
         self._prompts.update(self._connection.execute(query))
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    new = not path.exists()
-    connection = sqlite3.connect(path, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # safe against kill -9; a power cut may lose the last batch
-        if new:
-            create(connection)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != HISTORY_VERSION:
-            raise ValueError(f"{path} is history {version}; this seatrial writes history {HISTORY_VERSION}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _write(connection: sqlite3.Connection, table: str, rows: list[tuple[Value, ...]]) -> None:
-    """Insert rows of one table; where the table holds states of things, the later row replaces the earlier one."""
-    if table == "series.absent":
-        connection.executemany("UPDATE series SET absent = ? WHERE name = ?", rows)
-        return
-    # Table and column names below are our own (assertions.schema), never from outside.
-    if table in _STATES:
-        match = " AND ".join(f"{name} IS ?" for name in _STATES[table])
-        width = len(_STATES[table])
-        for row in rows:  # one by one: a batch may hold two states of the same thing
-            connection.execute(f"DELETE FROM {table} WHERE {match}", row[:width])  # noqa: S608
-            connection.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
-        return
-    connection.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)  # noqa: S608
-
-
-# Tables whose rows are states of one thing, and the leading columns that name the thing: the last state stands.
-_STATES: dict[str, tuple[str, ...]] = {"meta": ("key",), "fault": ("id", "n"), "phase": ("name", "n")}

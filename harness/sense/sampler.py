@@ -7,17 +7,14 @@ that moved is one (`clock_step`). A look that was not taken is never a zero.
 """
 
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from harness.sense import host
-from harness.sense.clocks import ClockLook, read_clocks, steps
-from harness.sense.metrics import OURS, PRESETS, ScrapeFailed, fetch, read_metrics
-from harness.sense.proc import ProcessLook, look
+from harness.sense.clocks import ClockLook, steps
+from harness.sense.metrics import OURS, PRESETS, ScrapeFailed, read_metrics
+from harness.sense.ports import Rate, Senses, Sink, Watched
 
 PERIOD_NS = 1_000_000_000
 CLOCK_EVERY_NS = 10_000_000_000
@@ -25,53 +22,15 @@ SLEEP_S = 0.010
 GAP_PERIODS = 3  # a tick that is later than this left a hole in every series
 
 
-class Sink(Protocol):
-    """The part of the recorder that a sampler needs. Stamps are raw CLOCK_MONOTONIC."""
-
-    def series(
-        self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None = None
-    ) -> int: ...
-    def absent(self, name: str, reason: str | None) -> None: ...
-    def sample(self, series: int, t_ns: int, value: float) -> None: ...
-    def event(self, t_ns: int, proc: str, kind: str, value: float | None = None, detail: str | None = None) -> None: ...
-    def clock(self, t_ns: int, real_ns: int, boot_ns: int, proc: str, offset_ns: int, err_ns: int) -> None: ...
-
-
-@dataclass(frozen=True)
-class Senses:
-    """The outside world, replaceable in tests."""
-
-    clock_ns: Callable[[], int] = time.monotonic_ns
-    sleep: Callable[[float], None] = time.sleep
-    look: Callable[[int], ProcessLook | None] = look
-    fetch: Callable[[str, float], str] = fetch
-    clocks: Callable[[], ClockLook] = read_clocks
-    root: Path = Path("/")
-
-
-@dataclass
-class _Rate:
-    """A counter that is shown as its growth per time: the last value and when it was read."""
-
-    at_ns: int = 0
-    value_ns: int = 0
-    seen: bool = False
-
-    def step(self, now_ns: int, value_ns: int) -> float | None:
-        """Growth per elapsed time since the last call; None on the first."""
-        elapsed_ns = now_ns - self.at_ns
-        grown = (value_ns - self.value_ns) / elapsed_ns if self.seen and elapsed_ns > 0 else None
-        self.at_ns, self.value_ns, self.seen = now_ns, value_ns, True
-        return grown
-
-
-@dataclass
-class _Watched:
-    """A process under watch. `started` is filled by the first look."""
-
-    pid: int
-    started: int | None = None
-    cpu: _Rate = field(default_factory=_Rate)
+_PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
+    ("rss_anon", "bytes", "gauge"),
+    ("rss_file", "bytes", "gauge"),
+    ("rss_shmem", "bytes", "gauge"),
+    ("swap", "bytes", "gauge"),
+    ("fds", "count", "gauge"),
+    ("threads", "count", "gauge"),
+    ("cpu", "cores", "gauge"),
+)
 
 
 class Sampler:
@@ -91,7 +50,7 @@ class Sampler:
         self._period_ns = period_ns
         self._directory = run_directory
         self._url, self._preset = metrics_url, metrics_preset
-        self._processes: dict[str, _Watched] = {}
+        self._processes: dict[str, Watched] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -100,7 +59,7 @@ class Sampler:
         self._scrape_trouble: str | None = None  # why the last scrape failed
         self._scraped = False  # one page was read, so what it lacks is known
         self._missing: set[str] = set()  # series that were declared absent
-        self._steal, self._pressure = _Rate(), _Rate()
+        self._steal, self._pressure = Rate(), Rate()
         self._hiccup_ns = 0
         self._crash: BaseException | None = None
         if metrics_url is None:
@@ -112,7 +71,7 @@ class Sampler:
     def watch(self, name: str, pid: int) -> None:
         """Look at this process from now on, as `<name>.rss_anon` and so on; a new pid replaces the old one."""
         with self._lock:
-            self._processes[name] = _Watched(pid)
+            self._processes[name] = Watched(pid)
 
     def unwatch(self, name: str) -> None:
         """Stop looking, before a process ends on purpose: else its end is told as an event."""
@@ -146,7 +105,7 @@ class Sampler:
             missed_s = (now_ns - self._last_ns) / 1e9
             self._sink.event(now_ns, "harness", "sampler_gap", missed_s, f"no samples for {missed_s:.1f} s")
 
-    def _look_at(self, name: str, process: _Watched, now_ns: int) -> None:
+    def _look_at(self, name: str, process: Watched, now_ns: int) -> None:
         seen = self._senses.look(process.pid)
         if seen is None or (process.started is not None and seen.started != process.started):
             with self._lock:
@@ -270,14 +229,3 @@ class Sampler:
             after_ns = clock_ns()
             self._hiccup_ns = max(self._hiccup_ns, after_ns - before_ns - int(SLEEP_S * 1e9))
             before_ns = after_ns
-
-
-_PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
-    ("rss_anon", "bytes", "gauge"),
-    ("rss_file", "bytes", "gauge"),
-    ("rss_shmem", "bytes", "gauge"),
-    ("swap", "bytes", "gauge"),
-    ("fds", "count", "gauge"),
-    ("threads", "count", "gauge"),
-    ("cpu", "cores", "gauge"),
-)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving import DONE, event, usage
 
-from harness.load.reader import LINE_BYTES_MAX, EventReader, Lines, read_body
+from harness.load.chunks import read_body
+from harness.load.reader import LINE_BYTES_MAX, EventReader, Lines
 
 KEYS = ["choices", "delta", "error", "usage", "logprobs", "content", "text", "tokens", "top_logprobs"]
 

@@ -8,8 +8,9 @@ import pytest
 
 from harness.sense.clocks import ClockLook, read_clocks, steps
 from harness.sense.metrics import ScrapeFailed
+from harness.sense.ports import Senses
 from harness.sense.proc import ProcessLook
-from harness.sense.sampler import Sampler, Senses
+from harness.sense.sampler import Sampler
 
 SECOND = 1_000_000_000
 PAGE = "vllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n"

@@ -1,0 +1,44 @@
+"""Spool lines of what came back. Column names are those of the history's tables."""
+
+from harness.load.exchange import Reply
+
+
+def reply_line(request_id: str, reply: Reply) -> dict[str, object]:
+    """The `reply` line of the spool."""
+    heard = reply.heard
+    tokens, tokens_from = heard.count_tokens()
+    return {
+        "e": "reply",
+        "request": request_id,
+        "head_ns": reply.head_ns,
+        "first_ns": heard.first_ns,
+        "last_ns": heard.last_ns,
+        "end_ns": reply.end_ns,
+        "cancel_ns": reply.cancel_ns,
+        "outcome": reply.outcome.value,
+        "http": reply.http,
+        "finish": heard.finish,
+        "error": reply.error,
+        "retry_after_s": reply.retry_after_s,
+        "prompt_tokens": heard.prompt_tokens,
+        "output_tokens": tokens,
+        "tokens_from": tokens_from,
+        "chunks": heard.chunks,
+        "gap_ns_sum": heard.gap_ns_sum if heard.chunks > 1 else None,
+        "gap_ns_max": heard.gap_ns_max,
+        "text_sha": reply.text_sha,
+        "sample": reply.sample,
+    }
+
+
+def canary_line(request_id: str, reply: Reply) -> dict[str, object]:
+    """The `canary_reply` line: tokens with what is known of them, or the text where the target gives no tokens."""
+    log = reply.heard.log
+    return {
+        "e": "canary_reply",
+        "request": request_id,
+        "tokens": log.tokens or None,
+        "text": reply.heard.sample,
+        "logprobs": log.logprobs or None,
+        "margins": log.margins or None,
+    }

@@ -1,0 +1,45 @@
+"""The history's file: opening it, and writing rows so that states of one thing replace each other."""
+
+import sqlite3
+from pathlib import Path
+
+from assertions.schema import HISTORY_VERSION, create
+from harness.record.rows import Value
+
+
+def open_history(path: Path) -> sqlite3.Connection:
+    """A connection for the one writer; makes the tables in a new file. ValueError for another history version."""
+    new = not path.exists()
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # safe against kill -9; a power cut may lose the last batch
+        if new:
+            create(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != HISTORY_VERSION:
+            raise ValueError(f"{path} is history {version}; this seatrial writes history {HISTORY_VERSION}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def write_rows(connection: sqlite3.Connection, table: str, rows: list[tuple[Value, ...]]) -> None:
+    """Insert rows of one table; where the table holds states of things, the later row replaces the earlier one."""
+    if table == "series.absent":
+        connection.executemany("UPDATE series SET absent = ? WHERE name = ?", rows)
+        return
+    # Table and column names below are our own (assertions.schema), never from outside.
+    if table in _STATES:
+        match = " AND ".join(f"{name} IS ?" for name in _STATES[table])
+        width = len(_STATES[table])
+        for row in rows:  # one by one: a batch may hold two states of the same thing
+            connection.execute(f"DELETE FROM {table} WHERE {match}", row[:width])  # noqa: S608
+            connection.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
+        return
+    connection.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)  # noqa: S608
+
+
+# Tables whose rows are states of one thing, and the leading columns that name the thing: the last state stands.
+_STATES: dict[str, tuple[str, ...]] = {"meta": ("key",), "fault": ("id", "n"), "phase": ("name", "n")}

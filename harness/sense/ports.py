@@ -1,0 +1,60 @@
+"""What a sampler reads from and tells: the outside world, the recorder, and small states it keeps between looks."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness.sense.clocks import ClockLook, read_clocks
+from harness.sense.metrics import fetch
+from harness.sense.proc import ProcessLook, look
+
+
+class Sink(Protocol):
+    """The part of the recorder that a sampler needs. Stamps are raw CLOCK_MONOTONIC."""
+
+    def series(
+        self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None = None
+    ) -> int: ...
+    def absent(self, name: str, reason: str | None) -> None: ...
+    def sample(self, series: int, t_ns: int, value: float) -> None: ...
+    def event(self, t_ns: int, proc: str, kind: str, value: float | None = None, detail: str | None = None) -> None: ...
+    def clock(self, t_ns: int, real_ns: int, boot_ns: int, proc: str, offset_ns: int, err_ns: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Senses:
+    """The outside world, replaceable in tests."""
+
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], None] = time.sleep
+    look: Callable[[int], ProcessLook | None] = look
+    fetch: Callable[[str, float], str] = fetch
+    clocks: Callable[[], ClockLook] = read_clocks
+    root: Path = Path("/")
+
+
+@dataclass
+class Rate:
+    """A counter that is shown as its growth per time: the last value and when it was read."""
+
+    at_ns: int = 0
+    value_ns: int = 0
+    seen: bool = False
+
+    def step(self, now_ns: int, value_ns: int) -> float | None:
+        """Growth per elapsed time since the last call; None on the first."""
+        elapsed_ns = now_ns - self.at_ns
+        grown = (value_ns - self.value_ns) / elapsed_ns if self.seen and elapsed_ns > 0 else None
+        self.at_ns, self.value_ns, self.seen = now_ns, value_ns, True
+        return grown
+
+
+@dataclass
+class Watched:
+    """A process under watch. `started` is filled by the first look."""
+
+    pid: int
+    started: int | None = None
+    cpu: Rate = field(default_factory=Rate)
