@@ -67,6 +67,7 @@ class Writer:
         # Temperature 0: a bystander's tokens are compared with those of its twin in a run without faults.
         body: dict[str, object] = {"model": self._config.model, "max_tokens": output_tokens, "temperature": 0, **fields}
         body |= {"messages": [{"role": "user", "content": text}]} if api == "chat" else {"prompt": text}
+        body = {name: value for name, value in body.items() if name not in self._config.leave_out}
         return json.dumps({**body, **self._config.body}, separators=(",", ":")).encode()
 
     def _planned(
@@ -100,5 +101,6 @@ class Writer:
             "cancel_at": cancel_at,
         }
         headers = {"Content-Type": "application/json", "X-Request-Id": identity, **self._keys[group]}
-        request = Request(identity, self._config.url + PATHS[api], body, headers, timeout_s, parse_cancel(cancel_at))
+        url, done = self._config.url + PATHS[api], self._config.wants_done
+        request = Request(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
         return Planned(request, line, load_id, kind)

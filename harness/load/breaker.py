@@ -21,6 +21,7 @@ class Manners:
     requests_max: int | None = None
     tokens_max: int | None = None
     in_flight_max: int | None = None
+    rate_max_per_s: float | None = None
 
 
 OPEN = Manners(None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
@@ -81,12 +82,19 @@ class Gate:
             return False
         if now_ns < self._wait_until_ns:
             return False
-        return limits.ramp_from_per_s is None or self._take_credit(now_ns, limits.ramp_from_per_s)
+        rate_per_s = self._rate_per_s(now_ns)
+        return rate_per_s is None or self._take_credit(now_ns, rate_per_s)
 
-    def _take_credit(self, now_ns: int, from_per_s: float) -> bool:
-        """Token bucket of one second's worth, whose rate doubles every `ramp_doubling_s` (capped at 2**20)."""
-        doublings = min(20.0, (now_ns - self._start_ns) / 1e9 / self._manners.ramp_doubling_s)
-        rate_per_s = from_per_s * 2.0**doublings
+    def _rate_per_s(self, now_ns: int) -> float | None:
+        """What is permitted now: a ramp that doubles every `ramp_doubling_s` (capped at 2**20), and the limit."""
+        limits, ramp_per_s = self._manners, None
+        if limits.ramp_from_per_s is not None:
+            doublings = min(20.0, (now_ns - self._start_ns) / 1e9 / limits.ramp_doubling_s)
+            ramp_per_s = limits.ramp_from_per_s * 2.0**doublings
+        return min((rate for rate in (ramp_per_s, limits.rate_max_per_s) if rate is not None), default=None)
+
+    def _take_credit(self, now_ns: int, rate_per_s: float) -> bool:
+        """Token bucket of one second's worth."""
         earned = rate_per_s * (now_ns - self._credit_ns) / 1e9
         self._credit, self._credit_ns = min(max(1.0, rate_per_s), self._credit + earned), now_ns
         if self._credit < 1.0:

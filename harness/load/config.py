@@ -4,8 +4,9 @@
      "load": [...]}                      the `load` rows of plan.json's scenario, as they are
 
 Optional, with defaults in `LoadConfig` and `CanaryConfig`: run_id, api, api_of {load: api}, key_env, group_keys
-{group: variable}, body {extra fields of every request}, canary {...}, manners {...} (see breaker.py; absent: a target
-of our own), worker {"index": 0, "of": 1}, web_port.
+{group: variable}, body {extra fields of every request}, leave_out [fields that the target refuses], wants_done (false:
+its streams end without [DONE]), canary {...}, manners {...} (see breaker.py; absent: a target of our own), worker
+{"index": 0, "of": 1}, web_port.
 """
 
 import json
@@ -56,6 +57,8 @@ class LoadConfig:
     key_env: str | None = None
     group_keys: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
+    leave_out: tuple[str, ...] = ()
+    wants_done: bool = True
     canary: CanaryConfig | None = None
     manners: Manners = OPEN
     worker_index: int = 0
@@ -98,7 +101,8 @@ def parse_config(value: object) -> LoadConfig:
     if problems:
         raise ConfigProblems("\n".join(problems))
     return LoadConfig(
-        **{**given, "spool": Path(given["spool"]), "url": given["url"].rstrip("/")},
+        **{**given, "spool": Path(given["spool"]), "url": given["url"].rstrip("/")}
+        | {"leave_out": tuple(given.get("leave_out", ()))},
         loads=tuple(loads),
         canary=canary,
         manners=manners or OPEN,

@@ -41,6 +41,8 @@ class Request:
     headers: dict[str, str]
     timeout_s: float
     cancel: CancelAt | None = None
+    wants_done: bool = True
+    """False: this server never says [DONE]; a stream that ends in good order after a finish reason is whole."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ class Exchange:
             if not data:
                 if not self._line.wire.reason:
                     reader.close(now_ns)
+                    if not self.request.wants_done and heard.finish is not None and heard.error is None:
+                        heard.done_ns = heard.done_ns or now_ns
                 return End.CLOSED if heard.done_ns is None else End.DONE
             reader.feed(data, now_ns)
             if cancel is not None and heard.done_ns is None and cancel.after_chunk(heard.chunks):

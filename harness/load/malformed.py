@@ -19,7 +19,8 @@ def malformed_body(plan_row: int, model: str, api: str) -> tuple[str, bytes]:
         "no_input": json.dumps({key: value for key, value in good.items() if key != field}).encode(),
         "wrong_type": json.dumps({**good, field: 17}).encode(),
         "negative_tokens": json.dumps({**good, "max_tokens": -1}).encode(),
-        "huge_tokens": json.dumps({**good, "max_tokens": 10**12}).encode(),
+        # As a stream: a server that takes it serves nobody else until we hang up, and would go on for ever otherwise.
+        "huge_tokens": json.dumps({**good, "max_tokens": 10**12, "stream": True}).encode(),
         "not_utf8": b'{"model": "\xff\xfe"}',
         "empty": b"",
     }

@@ -148,7 +148,8 @@ class LoadRun:
         now_ns = clock_ns()
         with self._lock:
             self._lines.give(line, now_ns, reply.reusable)
-            self._tell_gate(now_ns, sent_ns, reply)
+            if planned.kind != "malformed":  # a 500 for nonsense is a finding, and no sign that the server suffers
+                self._tell_gate(now_ns, sent_ns, reply)
         self._put(reply_line(request.id, reply))
         if planned.kind == "canary" and reply.outcome is Outcome.OK:  # half an answer is no wrong answer
             self._put(canary_line(request.id, reply))

@@ -27,6 +27,13 @@ def test_the_ramp_begins_at_one_a_second_and_doubles() -> None:
     assert gate.held == 4000 - sum(passed)
 
 
+def test_a_limit_of_the_rate_holds_with_a_ramp_and_without() -> None:
+    for ramp in (None, 1.0):
+        gate = Gate(Manners(ramp_from_per_s=ramp, rate_max_per_s=3.0), 0)
+        passed = sum(gate.lets_through(tick * SECOND // 100, 0) for tick in range(60 * 100))
+        assert 150 <= passed <= 183
+
+
 def test_retry_after_closes_the_gate_for_that_long() -> None:
     gate = Gate(FREE, 0)
     gate.heard(10 * SECOND, True, None, 0, 3.0)

@@ -63,6 +63,25 @@ def test_a_stream_that_ends_in_good_order_but_without_done_is_truncated() -> Non
     assert play(send(HEAD_SSE, chunk(event("a", "stop")), LAST_CHUNK)).outcome == Outcome.TRUNCATED
 
 
+def without_done(*script: Step) -> Reply:
+    """The same, of a server that is known never to say [DONE]."""
+    with Misbehaving(*script) as server:
+        return Exchange(Request("r1", server.url + "/", b"{}", {}, 10.0, wants_done=False), Line()).run()
+
+
+def test_a_server_that_never_says_done_ends_a_whole_stream_by_its_finish_reason_and_a_good_order() -> None:
+    reply = without_done(send(HEAD_SSE, chunk(event("a", "stop")), chunk(usage(7, 1)), LAST_CHUNK))
+    assert reply.outcome == Outcome.OK
+    assert reply.heard.count_tokens() == (1, "usage")
+    assert reply.reusable
+
+
+def test_a_server_that_never_says_done_can_still_be_cut_or_give_no_reason() -> None:
+    assert without_done(send(HEAD_SSE, chunk(event("a"))), cut()).outcome == Outcome.TRUNCATED
+    assert without_done(send(HEAD_SSE, chunk(event("a"))), send(LAST_CHUNK)).outcome == Outcome.TRUNCATED
+    assert without_done(send(HEAD_SSE, chunk(event("a", "stop"))), cut()).outcome == Outcome.TRUNCATED
+
+
 def test_a_stream_without_framing_is_read_event_by_event() -> None:
     with Misbehaving(send(HEAD_SSE_UNFRAMED, event("a")), hold(), send(event("b", "stop"), DONE), cut()) as server:
         running = exchange(server.url)
