@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 OPTIONS_FILE = "options.json"
-NOT_RECORDED = frozenset({"runs_dir", "allow_hosts", "allow_command"})
+NOT_RECORDED = frozenset({"runs_dir", "allow_hosts", "allow_command", "pid"})
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class RunOptions:
     """One run to make. None means: as the scenario says.
 
     `allow_hosts` and `allow_command` are permissions. They are typed each time and never read from a run directory,
-    or a directory that somebody sent us could point load at a stranger or start a program.
+    or a directory that somebody sent us could point load at a stranger or start a program. A `pid` means something
+    only while its process lives.
     """
 
     scenario: str  # path of a TOML file, or the name of a library scenario
@@ -28,10 +29,15 @@ class RunOptions:
     allow_hosts: tuple[str, ...] = ()  # "HOST:PORT", typed out, for any target that is not loopback
     allow_command: bool = False  # replay only: may the target's command be started
     replay_of: str | None = None  # run id
+    undeclared: tuple[str, ...] = ()  # "point: action" lines that are armed and that no judge is told of
+    metrics: str | None = None  # URL of the target's Prometheus page
+    pid: int | None = None  # the target's process
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not 0 < self.minutes <= 60 * 24 * 31:
             raise ValueError(f"--minutes {self.minutes:g}: give more than 0 and at most a month")
+        if self.pid is not None and self.pid < 1:
+            raise ValueError(f"--pid {self.pid}: give the number of a process")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"--seed {self.seed}: give 0 or more")
 
@@ -40,7 +46,7 @@ class RunOptions:
         return {
             each.name: getattr(self, each.name)
             for each in fields(self)
-            if each.name not in NOT_RECORDED and getattr(self, each.name) is not None
+            if each.name not in NOT_RECORDED and getattr(self, each.name) not in (None, ())
         }
 
     @classmethod
@@ -50,7 +56,7 @@ class RunOptions:
         unknown = sorted(recorded.keys() - known)
         if unknown:
             raise ValueError(f"{OPTIONS_FILE}: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-        return cls(**{**recorded, **now})
+        return cls(**{**recorded, "undeclared": tuple(recorded.get("undeclared", ())), **now})
 
 
 @dataclass(frozen=True)

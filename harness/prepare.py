@@ -33,7 +33,8 @@ def vocabulary(catalogue: Catalogue) -> Vocabulary:
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
-    if all(typed is None for typed in (options.seed, options.target, options.model, options.minutes)):
+    typed = (options.seed, options.target, options.model, options.minutes, options.metrics, options.pid)
+    if all(each is None for each in typed):
         return scenario
     plain = scenario.model_dump(mode="json", by_alias=True)
     if options.seed is not None:
@@ -41,9 +42,14 @@ def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
     if options.minutes is not None:
         plain["phases"]["trial"] = options.minutes * 60
     if options.target is not None:
-        plain["target"] |= {"kind": "url", "url": options.target, "command": [], "knobs": {}}
+        # What the scenario says of its own target is not true of another one.
+        other: dict[str, object] = {"command": [], "knobs": {}, "metrics": None, "pid": None}
+        plain["target"] |= {"kind": "url", "url": options.target, **other}
     if options.model is not None:
         plain["target"]["model"] = options.model
+    plain["target"] |= {
+        key: value for key, value in (("metrics", options.metrics), ("pid", options.pid)) if value is not None
+    }
     try:
         return Scenario.from_plain(plain)
     except ValueError as problem:  # pydantic's ValidationError: the file was sound, so it is what was typed

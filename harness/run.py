@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from faults import SpecError, resolve
 from harness import conclude
 from harness.cli.exits import Exit, Refusal, Trouble
 from harness.drive.live import drive
@@ -16,8 +17,11 @@ from harness.drive.load import LoadDied
 from harness.drive.preflight import TargetProblem
 from harness.drive.reference import ReferenceFailed
 from harness.drive.stop import Stop, StopNow
+from harness.drive.switch import Occurrence
+from harness.lookout import look_out
 from harness.options import OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
+from harness.plan.occurrences import undeclared
 from harness.plan.plan import Plan, make
 from harness.plan.strangers import stranger
 from harness.prepare import prepare
@@ -32,14 +36,18 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     document = prepare(options, catalogue())
     if (refusal := stranger(document.scenario, options.allow_hosts)) is not None:
         raise Refusal(refusal)
+    document, found = look_out(document)
     plan = make(document, catalogue(), new_run_id(), provenance())
+    hidden = _hidden(options, plan)
     directory = make_directory(options, plan)
+    for line in found:
+        say(line)
     for line in describe(plan):
         say(line)
     say(f"run {plan.run_id} in {directory}")
     try:
         with Stop() as stop, Progress(plan) as progress:
-            ending = drive(plan, directory, stop, progress.show, progress.say)
+            ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
         raise Refusal(str(problem)) from problem
     except LoadDied as problem:
@@ -50,6 +58,18 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     verdict_exit = conclude.conclude(directory, sys.stdout, os.environ)
     interrupted = ending.early is not None and ending.early.by == "signal"
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
+
+
+def _hidden(options: RunOptions, plan: Plan) -> list[Occurrence]:
+    """Faults beside the plan; the judges must find out by themselves."""
+    try:
+        found = undeclared(options.undeclared, plan.scenario.seed)
+        resolve([occurrence.spec for occurrence in found], plan.catalogue)
+    except SpecError as error:
+        raise Refusal(f"--undeclared: {error}") from error
+    if found and "arm" not in plan.capabilities:
+        raise Refusal("--undeclared arms a point inside the built-in runtime, and this target is not ours")
+    return found
 
 
 def new_run_id() -> str:

@@ -1,5 +1,6 @@
 """The commands. Each one is short, imports what it needs inside, and returns an exit code."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,15 @@ Target = Annotated[
     str | None, typer.Option(help="A server that runs already, instead of the scenario's.", metavar="URL")
 ]
 Model = Annotated[str | None, typer.Option(help="Model name of the requests; a directory for the built-in runtime.")]
+Metrics = Annotated[
+    str | None, typer.Option(help="The target's Prometheus page; on this machine it is looked for.", metavar="URL")
+]
+Pid = Annotated[int | None, typer.Option(help="The target's process; on this machine it is looked for.", metavar="N")]
 Minutes = Annotated[float | None, typer.Option(help="Length of the trial, instead of the scenario's.", metavar="M")]
+Undeclared = Annotated[
+    list[str] | None,
+    typer.Option(help='Arm "POINT: ACTION" and tell no judge: does your scenario catch it?', metavar="DO"),
+]
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
@@ -66,12 +75,13 @@ def doctor(runs_dir: RunsDir = Path("runs")) -> int:
 def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
     """Find a planted leak, in under a minute.
 
-    The built-in runtime leaks on purpose. The demo exits 1, because it finds the leak and names its owner.
+    A fault that no judge is told of makes the built-in runtime keep KV blocks. The demo exits 1: it is found, with
+    owner and rate.
     """
     from harness.cli.trial import trial
     from harness.options import RunOptions
 
-    return trial(RunOptions("demo", runs_dir, seed))
+    return trial(RunOptions("demo", runs_dir, seed, undeclared=("memory.free: drop",)))
 
 
 @app.command(epilog=HELP)
@@ -81,14 +91,18 @@ def run(
     target: Target = None,
     model: Model = None,
     minutes: Minutes = None,
+    metrics: Metrics = None,
+    pid: Pid = None,
     allow_host: AllowHost = None,
     runs_dir: RunsDir = Path("runs"),
     report_only: ReportOnly = False,
+    undeclared: Undeclared = None,
 ) -> int:
     """Run a scenario, judge it, and write its report."""
     from harness.cli.trial import options, trial
 
-    return trial(options(scenario, runs_dir, seed, target, model, minutes, allow_host), report_only=report_only)
+    asked = options(scenario, runs_dir, seed, target, model, minutes, allow_host, metrics, pid)
+    return trial(replace(asked, undeclared=tuple(undeclared or ())), report_only=report_only)
 
 
 @app.command(epilog=HELP)
@@ -111,6 +125,8 @@ def plan(
     target: Target = None,
     model: Model = None,
     minutes: Minutes = None,
+    metrics: Metrics = None,
+    pid: Pid = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
 ) -> int:
     """Show what a run would do and cost.
@@ -121,7 +137,8 @@ def plan(
     from harness.cli.scenarios import show_plan
     from harness.cli.trial import options
 
-    return show_plan(options(scenario, Path("runs"), seed, target, model, minutes, None), as_json=as_json)
+    asked = options(scenario, Path("runs"), seed, target, model, minutes, None, metrics, pid)
+    return show_plan(asked, as_json=as_json)
 
 
 @app.command(epilog=HELP)

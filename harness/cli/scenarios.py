@@ -4,6 +4,7 @@ import json
 import sys
 
 from harness.cli.exits import Exit
+from harness.lookout import look_out
 from harness.options import RunOptions
 from harness.plan.describe import describe
 from harness.plan.plan import make
@@ -35,9 +36,10 @@ def check_all(names: list[str]) -> int:
 
 def show_plan(options: RunOptions, *, as_json: bool) -> int:
     known = catalogue()
-    plan = make(prepare(options, known), known, RUN_ID, provenance())
+    document, found = look_out(prepare(options, known))
+    plan = make(document, known, RUN_ID, provenance())
     if as_json:
         print(json.dumps(plan.to_json(), indent=1))
     else:
-        print("\n".join(describe(plan)))
+        print("\n".join([*found, *describe(plan)]))
     return Exit.PASS

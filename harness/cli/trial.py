@@ -79,10 +79,13 @@ def options(
     model: str | None,
     minutes: float | None,
     allow_hosts: list[str] | None,
+    metrics: str | None = None,
+    pid: int | None = None,
 ) -> RunOptions:
     """What was typed, or Refusal."""
     try:
-        return RunOptions(scenario, runs_dir, seed, target, model, minutes, tuple(allow_hosts or ()))
+        permitted = tuple(allow_hosts or ())
+        return RunOptions(scenario, runs_dir, seed, target, model, minutes, permitted, metrics=metrics, pid=pid)
     except ValueError as problem:
         raise Refusal(str(problem)) from None
 

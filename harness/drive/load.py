@@ -100,6 +100,8 @@ def load_config(plan: Plan, target: Target, directory: Path) -> dict[str, Any]:
         "model": target.model,
         "seed": scenario.seed,
         "api": target.api,
+        "wants_done": target.wants_done,
+        "leave_out": list(target.leave_out),
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
         "canary": {"every_s": scenario.canary.every, "logprobs": 2 if scenario.target.kind == "builtin" else 0},

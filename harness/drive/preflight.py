@@ -1,16 +1,30 @@
-"""One real request before the load, so that a wrong address, a web page or a dead server is one clear line.
+"""A few real requests before the load, so that a wrong address, a web page or a dead server is one clear line.
 
-`/v1/models` is asked first for a model name and believed only when it makes sense: some servers answer 500 there.
+    GET /v1/models -> one token by each API -> one token as a stream, just as the load will ask for it
+
+The stream shows the target's dialect: servers are taken as they are, so what one refuses is not asked for, and one that
+never says [DONE] is not blamed for it in every reply. `/v1/models` is believed only when it makes sense: some servers
+answer 500 there.
 """
 
 import json
 import os
+import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError
+
+from harness.load.exchange import Exchange, Reply, Request
+from harness.load.outcome import End, Outcome
+from harness.load.wire import Line
 
 USER_AGENT = "seatrial (fault injection and soak trials)"
+BODY_BYTES_MAX = 1 << 20
+LEFT_OUT: tuple[tuple[str, ...], ...] = ((), ("stream_options",), ("stream_options", "seed"))
+"""Fields of the load's requests that strict servers refuse, in the order in which we do without."""
 _ASK = "Say one word."
 
 
@@ -18,13 +32,31 @@ class TargetProblem(Exception):
     """The target can't be tried; the text is one line for its user."""
 
 
+class NotReady(TargetProblem):
+    """It says by HTTP 503 that it can't serve now: a server that we have just started may still load its model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the first request showed."""
+    """What the first requests showed."""
 
     model: str
     api: str
     """completions | chat: the first of the two that works."""
+    wants_done: bool = True
+    """False: its streams end without [DONE]."""
+    leave_out: tuple[str, ...] = ()
+    """Fields that it refuses."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is odd about it, for people."""
+        found = []
+        if not self.wants_done:
+            found.append("its streams end without [DONE]: a finish reason and an orderly end count as whole")
+        if self.leave_out:
+            found.append(f"it refuses {' and '.join(self.leave_out)}, so the load does without")
+        return tuple(found)
 
 
 def first_answer(url: str, model: str | None, key_env: str | None, timeout_s: float = 60.0) -> Answer:
@@ -41,57 +73,115 @@ def first_answer(url: str, model: str | None, key_env: str | None, timeout_s: fl
         name = model or _model_of(session, url)
         if name is None:
             raise TargetProblem(f"{url} does not list its models; name one with target.model or --model")
-        return Answer(name, _ask(session, url, name, timeout_s))
+        return _ask(session, url, name, timeout_s)
     finally:
         session.close()
 
 
 def _model_of(session: requests.Session, url: str) -> str | None:
     """The first model that the server lists; None when its list makes no sense."""
-    reply = _send(session, "GET", f"{url}/v1/models", None, 10.0)
+    status, _, text = _send(session, "GET", f"{url}/v1/models", None, 10.0)
     try:
-        return str(reply.json()["data"][0]["id"]) if reply.status_code == 200 else None
+        return str(json.loads(text)["data"][0]["id"]) if status == 200 else None
     except (ValueError, LookupError, TypeError):
         return None
 
 
-def _ask(session: requests.Session, url: str, model: str, timeout_s: float) -> str:
-    """Which of the two APIs gives one sensible answer."""
-    chat = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": _ASK}]}
+def _ask(session: requests.Session, url: str, model: str, timeout_s: float) -> Answer:
+    """The first of the two APIs that gives one sensible answer, plain and as a stream."""
     tries: list[tuple[str, str, dict[str, Any]]] = [
-        ("completions", "/v1/completions", {"model": model, "max_tokens": 1, "prompt": _ASK}),
-        ("chat", "/v1/chat/completions", chat),
+        ("completions", "/v1/completions", {"prompt": _ASK}),
+        ("chat", "/v1/chat/completions", {"messages": [{"role": "user", "content": _ASK}]}),
     ]
-    said = []
-    for api, path, body in tries:
-        reply = _send(session, "POST", url + path, body, timeout_s)
-        wrong = _wrong(reply)
+    said: list[str] = []
+    kind = TargetProblem
+    for api, path, question in tries:
+        body = {"model": model, "max_tokens": 1, **question}
+        status, content, text = _send(session, "POST", url + path, body, timeout_s)
+        wrong = _wrong(status, content, text)
+        kind = NotReady if status == 503 else kind
         if wrong is None:
-            return api
+            found = _ask_for_stream(session, url + path, body, Answer(model, api), timeout_s)
+            if isinstance(found, Answer):
+                return found
+            wrong = found
         said.append(f"{path}: {wrong}")
-    raise TargetProblem(f"{url} is no OpenAI-compatible server: {'; '.join(said)}")
+    raise kind(f"{url} does not serve as an OpenAI-compatible server: {'; '.join(said)}")
 
 
-def _send(session: requests.Session, method: str, url: str, body: object, timeout_s: float) -> requests.Response:
+def _ask_for_stream(
+    session: requests.Session, url: str, body: dict[str, Any], so_far: Answer, timeout_s: float
+) -> Answer | str:
+    """The dialect of its streams, or what is wrong with them."""
+    fields = {"temperature": 0, "seed": 0, "stream": True, "stream_options": {"include_usage": True}}
+    wrong = ""
+    for leave_out in LEFT_OUT:
+        asked = {**body, **{name: value for name, value in fields.items() if name not in leave_out}}
+        reply = _stream(session, url, asked, timeout_s)
+        if reply.http in (400, 422):
+            wrong = wrong or f"as a stream: {reply.outcome} (HTTP {reply.http} {_short(reply.sample or '')})"
+            continue
+        in_order = reply.outcome is Outcome.TRUNCATED and reply.error is None and reply.heard.finish is not None
+        if in_order or reply.outcome in (Outcome.OK, Outcome.NO_FINISH_REASON):
+            return Answer(so_far.model, so_far.api, not in_order, leave_out)
+        http = "" if reply.http is None else f"HTTP {reply.http}, "
+        return f"as a stream: {reply.outcome} ({http}{_short(reply.error or reply.sample or '')})"
+    return wrong
+
+
+def _stream(session: requests.Session, url: str, body: dict[str, Any], timeout_s: float) -> Reply:
+    """One streamed request by the load's own reader, cut when it takes too long."""
+    headers = {"Content-Type": "application/json"}
+    if "Authorization" in session.headers:
+        headers["Authorization"] = str(session.headers["Authorization"])
+    line = Line()
+    exchange = Exchange(Request("preflight", url, json.dumps(body).encode(), headers, timeout_s), line)
+    patience = threading.Timer(timeout_s, exchange.cut, [End.DEADLINE])
+    patience.daemon = True
+    patience.start()
     try:
-        return session.request(method, url, json=body, timeout=(5.0, timeout_s), allow_redirects=False)
+        return exchange.run()
+    finally:
+        patience.cancel()
+        line.drop()
+
+
+def _send(session: requests.Session, method: str, url: str, body: object, timeout_s: float) -> tuple[int, str, str]:
+    """Status, content type and the start of the text."""
+    try:
+        asked = (5.0, timeout_s)
+        with session.request(method, url, json=body, timeout=asked, allow_redirects=False, stream=True) as reply:
+            kind = reply.headers.get("Content-Type", "no content type").partition(";")[0]
+            return reply.status_code, kind, _text(reply, timeout_s)
+    except requests.Timeout as error:
+        raise TargetProblem(f"{url}: no answer within {timeout_s:g} s") from error
     except requests.ConnectionError as error:
         refused = "refused" in str(error).lower()
         what = "nothing listens there" if refused else f"the connection failed ({_root(error)})"
         raise TargetProblem(f"{url}: {what}; start the server or correct target.url") from error
-    except requests.Timeout as error:
-        raise TargetProblem(f"{url}: no answer within {timeout_s:g} s") from error
-    except requests.RequestException as error:
-        raise TargetProblem(f"{url}: {type(error).__name__}: {error}") from error
+    except (requests.RequestException, HTTPError) as error:
+        raise TargetProblem(f"{url}: {type(error).__name__}: {_short(str(error))}") from error
 
 
-def _wrong(reply: requests.Response) -> str | None:
+def _text(reply: requests.Response, timeout_s: float) -> str:
+    """The start of a body. A page that never ends must not hold us, neither by size nor by time."""
+    parts: list[bytes] = []
+    size, until_s = 0, time.monotonic() + timeout_s
+    while size < BODY_BYTES_MAX and time.monotonic() < until_s:
+        data = reply.raw.read1(65_536, decode_content=True)
+        if not data:
+            break
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def _wrong(status: int, kind: str, text: str) -> str | None:
     """What is not right about an answer to a one-token request; None when it is a completion."""
-    kind = reply.headers.get("Content-Type", "no content type").partition(";")[0]
-    if reply.status_code != 200:
-        return f"HTTP {reply.status_code} {_short(reply.text)}"
+    if status != 200:
+        return f"HTTP {status} {_short(text)}"
     try:
-        value = json.loads(reply.text)
+        value = json.loads(text)
     except ValueError:
         return f"HTTP 200 with {kind} that is no JSON"
     choices = value.get("choices") if isinstance(value, dict) else None

@@ -5,24 +5,29 @@ command   we start the user's program and own its process; from outside only
 url       it runs already; from outside only
 """
 
+import contextlib
 import json
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from harness.drive.admin import Admin
 from harness.drive.child import Child, ChildDied, describe
-from harness.drive.preflight import TargetProblem, first_answer
+from harness.drive.preflight import Answer, NotReady, TargetProblem, first_answer
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
+from harness.sense.listeners import listener, port_of
+from harness.sense.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
+from harness.sense.proc import look
+from scenarios.target import Target as Settings
 
 ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 STOP_GRACE_S = 20.0
+METRICS_S = 5.0
 
 
 class Target(Protocol):
@@ -34,6 +39,10 @@ class Target(Protocol):
     """completions | chat"""
     metrics_url: str | None
     admin: Admin | None
+    wants_done: bool
+    """False: its streams end without [DONE]."""
+    leave_out: tuple[str, ...]
+    """Fields of a request that it refuses."""
 
     @property
     def pid(self) -> int | None:
@@ -92,6 +101,8 @@ class Builtin:
         self._pid = int(ready["pid"])
         self._info = self.admin.info()
         self.model, self.api = str(self._info["model"]), "completions"
+        self.wants_done = True
+        self.leave_out: tuple[str, ...] = ()
 
     @property
     def pid(self) -> int | None:
@@ -128,8 +139,12 @@ class Remote:
         self.metrics_url = target.metrics
         self.admin: Admin | None = None
         self._pid = target.pid
-        answer = first_answer(self.url, target.model, target.key_env)
-        self.model, self.api = answer.model, answer.api
+        if self._pid is not None and look(self._pid) is None:
+            raise TargetProblem(f"target.pid {self._pid}: there is no such process; leave it out, or correct it")
+        self._answer = first_answer(self.url, target.model, target.key_env)
+        self.model, self.api = self._answer.model, self._answer.api
+        self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
+        check_metrics(self.metrics_url, target.metrics_preset)
 
     @property
     def pid(self) -> int | None:
@@ -139,13 +154,16 @@ class Remote:
         return
 
     def gone(self) -> str | None:
-        return None
+        """Only where we know its process: another one may have taken its place, so the port has the last word."""
+        if self._pid is None or look(self._pid) is not None or _listens(self.url):
+            return None
+        return f"process {self._pid} is no more and nothing listens at {self.url}"
 
     def exit_code(self) -> int | None:
         return None
 
     def facts(self) -> dict[str, str]:
-        return {"url": self.url, "model": self.model, "api": self.api}
+        return _facts(self.url, self._answer)
 
     def stop(self) -> None:
         return
@@ -156,24 +174,27 @@ class Command:
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         target = plan.scenario.target
-        assert target.url is not None, "the reader asks a command target for its url"
-        self.url = target.url.rstrip("/").removesuffix("/v1")
+        port = None if target.url else _free_port()
+        self.url = (target.url or f"http://127.0.0.1:{port}").rstrip("/").removesuffix("/v1")
+        argv = [word.replace("{port}", str(port or port_of(self.url))) for word in target.command]
         self.metrics_url = target.metrics
         self.admin: Admin | None = None
         if _listens(self.url):
             raise TargetProblem(f"{self.url} is in use already, so we would try a stranger's server; free the port")
-        self._child = Child("server", target.command, directory / "server.log")
+        self._child = _child(argv, directory)
         try:
-            _wait(lambda: _listens(self.url), self._child, target.ready_max, self.url)
-            answer = first_answer(self.url, target.model, target.key_env, target.ready_max)
-            self.model, self.api = answer.model, answer.api
+            self._answer = _ready(self._child, self.url, target)
+            self.model, self.api = self._answer.model, self._answer.api
+            self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
+            check_metrics(self.metrics_url, target.metrics_preset)
+            self._pid = _serving_pid(self._child.pid, self.url)
         except BaseException:
             self._child.stop(STOP_GRACE_S)
             raise
 
     @property
     def pid(self) -> int | None:
-        return self._child.pid
+        return self._pid
 
     def tick(self) -> None:
         self._child.heard()
@@ -186,28 +207,75 @@ class Command:
         return self._child.exit_code
 
     def facts(self) -> dict[str, str]:
-        return {"url": self.url, "model": self.model, "api": self.api}
+        return _facts(self.url, self._answer)
 
     def stop(self) -> None:
         self._child.stop(STOP_GRACE_S)
 
 
+def check_metrics(url: str | None, preset: str) -> None:
+    """Raises TargetProblem when the metrics page that was named says nothing of what a judge would read from it."""
+    if url is None:
+        return
+    try:
+        found = read_metrics(fetch(url, METRICS_S), preset)
+    except ScrapeFailed as error:
+        raise TargetProblem(f"{url}: no metrics to read ({error}); correct target.metrics, or leave it out") from error
+    if not any(name in found for name in GAUGES):
+        names = ", ".join(PRESETS[preset][name].samples[0] for name in GAUGES)
+        raise TargetProblem(f"{url} shows none of {names}; try another target.metrics_preset, or leave metrics out")
+
+
+def _facts(url: str, answer: Answer) -> dict[str, str]:
+    found = {"url": url, "model": answer.model, "api": answer.api}
+    return found | ({"dialect": "; ".join(answer.notes)} if answer.notes else {})
+
+
+def _serving_pid(child: int, url: str) -> int:
+    """The process that listens, where it is one that our child started: a supervisor's own memory says little."""
+    import psutil
+
+    serving = listener(port_of(url))
+    if serving is None or serving == child:
+        return child
+    with contextlib.suppress(psutil.Error):
+        return serving if child in (parent.pid for parent in psutil.Process(serving).parents()) else child
+    return child
+
+
 def _listens(url: str) -> bool:
     """Whether something accepts a connection there."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        socket.create_connection((parts.hostname or "", port), timeout=1.0).close()
+        socket.create_connection((urlsplit(url).hostname or "", port_of(url)), timeout=1.0).close()
     except OSError:
         return False
     return True
 
 
-def _wait(ready: Callable[[], bool], child: Child, timeout_s: float, url: str) -> None:
-    until = time.monotonic() + timeout_s
-    while not ready():
+def _child(argv: list[str], directory: Path) -> Child:
+    try:
+        return Child("server", argv, directory / "server.log")
+    except OSError as error:
+        raise TargetProblem(f"target.command can't be started: {error}") from error
+
+
+def _ready(child: Child, url: str, target: Settings) -> Answer:
+    """Its first answer: once it listens, and does not say any more that it still loads its model."""
+    until = time.monotonic() + target.ready_max
+    while True:
+        trouble = f"nothing listens at {url}"
+        try:
+            if _listens(url):
+                return first_answer(url, target.model, target.key_env, target.ready_max)
+        except NotReady as not_yet:
+            trouble = str(not_yet)
         if child.exit_code is not None:
             raise TargetProblem(f"the command ended with {describe(child.exit_code)}: {child.last_words()}")
         if time.monotonic() > until:
-            raise TargetProblem(f"nothing listens at {url} after {timeout_s:g} s: {child.last_words()}")
+            raise TargetProblem(f"{trouble} after {target.ready_max:g} s: {child.last_words()}")
         time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])

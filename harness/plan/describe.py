@@ -1,5 +1,6 @@
 """The plan in a few lines of at most 80 columns: what will happen, what it costs, what will not be judged and why."""
 
+import shlex
 import textwrap
 from collections.abc import Iterator
 
@@ -12,7 +13,8 @@ COLUMNS = 80
 def describe(plan: Plan) -> Iterator[str]:
     """For `seatrial plan`, and before every run."""
     scenario = plan.scenario
-    where = scenario.target.url or "the built-in runtime"
+    words = shlex.join(scenario.target.command)
+    where = scenario.target.url or (f"`{words}`" if words else "the built-in runtime")
     yield f"{scenario.name}: {where}, seed {scenario.seed}, drive {scenario.drive}"
     yield from _wrapped("a FAIL would mean: ", scenario.means)
     yield from _wrapped("phases: ", ", ".join(_phase(plan, at) for at in range(len(plan.phases))))

@@ -157,7 +157,7 @@ def _capabilities(scenario: Scenario) -> tuple[str, ...]:
     if scenario.target.pid is not None:
         found.append("pid")
     if scenario.target.metrics is not None:
-        found.append("kv_live")
+        found.append("metrics")
     return tuple(found)
 
 

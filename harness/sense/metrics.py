@@ -48,6 +48,9 @@ PRESETS: dict[str, dict[str, Wanted]] = {
 }
 OURS = tuple(PRESETS["vllm"])  # every name there is; a preset without one says "absent"
 
+GAUGES = ("server.running", "server.waiting", "kv.usage")
+"""What tells from outside that everything was given back; without one of them a page is of no use to a judge."""
+
 
 class ScrapeFailed(Exception):
     """The page could not be had or read. The text is a class of failure, not a message full of addresses."""
