@@ -18,7 +18,9 @@ import numpy as np
 from assertions import stats
 from assertions.brief import Brief
 from assertions.case import Case, Missing
+from assertions.foresight import looked_at, phase_spans
 from assertions.rows import Floats, Samples
+from assertions.spans import length, within
 from assertions.verdict import State
 from assertions.windows import NS, inside
 from assertions.wording import duration
@@ -83,16 +85,35 @@ def block_width_s(brief: Brief) -> float:
     return brief.quiesce_every_s or BLOCK_DEFAULT_S
 
 
-def too_few_periods(brief: Brief) -> Missing | None:
-    """The price of a trend: at least 8 whole periods of trial."""
+def too_few_periods(brief: Brief, quiet_min_s: float = 0.0) -> Missing | None:
+    """The price of a trend: at least 8 whole periods of trial, each long enough outside the windows of its faults.
+
+    `quiet_min_s`: what a judge needs of each period, where that is more than the half that every block must keep.
+    """
     width_s, trial_s = block_width_s(brief), brief.trial_s
     if trial_s is None:
         return Missing("the trial is given in completed work, so its periods cannot be counted", 'give trial = "8h"')
-    periods = sum(int((p.planned_s or 0) // width_s) for p in brief.phases if p.name == "trial")
-    if periods >= BLOCKS_MIN:
+    usable, whole = periods(brief, quiet_min_s)
+    if usable >= BLOCKS_MIN:
         return None
-    more = duration((BLOCKS_MIN - periods) * width_s - trial_s % width_s)
-    return Missing(f"{BLOCKS_MIN} periods needed, {periods} planned", f"add {more}")
+    more = duration((BLOCKS_MIN - usable) * width_s - trial_s % width_s)
+    if usable == whole:
+        return Missing(f"{BLOCKS_MIN} periods needed, {usable} planned", f"add {more}")
+    because = f"{BLOCKS_MIN} periods needed, {usable} of {whole} planned lie well outside fault windows"
+    return Missing(because, f"add {more} without a fault, or shorten recover")
+
+
+def periods(brief: Brief, quiet_min_s: float = 0.0) -> tuple[int, int]:
+    """Whole periods of the planned trial: (those that keep enough time outside fault windows, all of them)."""
+    width_s = block_width_s(brief)
+    starts = [
+        start_s + number * width_s
+        for start_s, end_s in phase_spans(brief, ("trial",)) or []
+        for number in range(int((end_s - start_s) / width_s + 1e-9))
+    ]
+    quiet = looked_at(brief, "outside", ("trial",))
+    least_s = max(COVERAGE_MIN * width_s, quiet_min_s) - 1e-9
+    return sum(length(within([(start, start + width_s)], quiet)) >= least_s for start in starts), len(starts)
 
 
 def cut(case: Case, value_of: Callable[[float, float], tuple[float, float, float] | None]) -> Blocks:

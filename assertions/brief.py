@@ -3,11 +3,15 @@
 Durations are seconds, rates per second, as plan.json writes them. Names follow scenario.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assertions.planned import Expect, PlannedFault, PlannedLoad, faults_of, loads_of
 from assertions.verdict import Level, RunIdentity
+
+# A reader of a brief needs its parts: all come from here.
+__all__ = ["Brief", "Check", "Expect", "PlannedFault", "PlannedJudge", "PlannedLoad", "PlannedPhase"]
 
 
 @dataclass(frozen=True)
@@ -15,53 +19,6 @@ class PlannedPhase:
     name: str
     n: int
     planned_s: float | None  # None: given in completed work, not in time
-
-
-@dataclass(frozen=True)
-class Expect:
-    """What a fault is allowed to do (`outcomes` to `victims`) and must do (`marks`, recover in time)."""
-
-    outcomes: frozenset[str] = frozenset({"ok"})
-    victims: str = "hit"  # hit | scope | all
-    marks: tuple[str, ...] = ()
-    recover_s: float | None = 30.0
-    recover_completed: int | None = None
-
-
-@dataclass(frozen=True)
-class PlannedFault:
-    id: str
-    n: int
-    do: str
-    point: str
-    action: str
-    symptom: str  # "mark:NAME", "outcome:WORD", "audit:leak", ...; "" when the action declares none
-    severity: str
-    scope: Mapping[str, str]
-    fired_min: int
-    expect: Expect
-    at_s: float | None = None
-    after: str | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.id}#{self.n}"
-
-    @property
-    def kills_server(self) -> bool:
-        """True when the server's death is this fault's own doing, so that `alive` must not count it."""
-        return self.severity == "fatal" or self.action in {"kill", "sigkill", "sigterm", "signal"}
-
-
-@dataclass(frozen=True)
-class PlannedLoad:
-    id: str
-    group: str | None = None
-    probe: bool = False
-    rate_mean: float | None = None
-    rate_max: float | None = None
-    arrivals_planned: int | None = None
-    period_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +91,8 @@ class Brief:
             target_kind=plan["target"]["kind"],
             capabilities=frozenset(plan["target"].get("capabilities", ())),
             phases=tuple(PlannedPhase(p["name"], int(p.get("n", 0)), p.get("planned_s")) for p in plan["phases"]),
-            faults=tuple(_fault(each) for each in plan.get("faults", ())),
-            loads=_loads(plan.get("load", ()), scenario.get("load") or ()),
+            faults=faults_of(plan.get("faults", ()), scenario.get("fault") or ()),
+            loads=loads_of(plan.get("load", ()), scenario.get("load") or ()),
             checks=tuple(_check(each) for each in scenario.get("check") or ()),
             canary_planned=canary is not None and bool(canary.get("every", 5.0)),
             canary_compared_min=float((canary or {}).get("compared_min", 0.9)),
@@ -148,46 +105,6 @@ class Brief:
                 for each in plan.get("judges", ())
             },
         )
-
-
-def _fault(record: Mapping[str, Any]) -> PlannedFault:
-    expect = record.get("expect") or {}
-    return PlannedFault(
-        id=record["id"],
-        n=int(record.get("n", 0)),
-        do=record["do"],
-        point=record["point"],
-        action=record["action"],
-        symptom=record.get("symptom") or "",
-        severity=record.get("severity") or "recoverable",
-        scope={key: str(value) for key, value in (record.get("scope") or {}).items() if value is not None},
-        fired_min=int(record.get("fired_min", 1)),
-        expect=Expect(
-            outcomes=frozenset(expect.get("outcomes", ("ok",))),
-            victims=expect.get("victims", "hit"),
-            marks=tuple(expect.get("marks", ())),
-            recover_s=expect.get("recover_s"),
-            recover_completed=expect.get("recover_completed"),
-        ),
-        at_s=record.get("at_s"),
-        after=record.get("after"),
-    )
-
-
-def _loads(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedLoad, ...]:
-    words = {each["id"]: each for each in written}
-    return tuple(
-        PlannedLoad(
-            id=each["id"],
-            group=words.get(each["id"], {}).get("group"),
-            probe=bool(words.get(each["id"], {}).get("probe", False)),
-            rate_mean=each.get("rate_mean"),
-            rate_max=each.get("rate_max"),
-            arrivals_planned=each.get("arrivals_planned"),
-            period_s=each.get("period_s"),
-        )
-        for each in planned
-    )
 
 
 def _check(record: Mapping[str, Any]) -> Check:

@@ -1,6 +1,5 @@
 """Metrics that are plain facts of a run: shares, rates, and what the host measured."""
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +10,7 @@ from assertions.case import Case
 from assertions.judges import recovery
 from assertions.latency import chosen, spans_of
 from assertions.rows import DROPPED, UNFINISHED, Mask
+from assertions.spans import length, within, without
 from assertions.windows import NS, inside
 from assertions.wording import amount, between
 
@@ -69,24 +69,12 @@ def _throughput(case: Case, check: Check, tokens: bool) -> Fact:
     trial = case.spans("trial")
     mask = chosen(case, check) & requests.ok & inside(requests.end_ns, trial)
     spans, out = spans_of(case, check.where)
-    time_s = _length_s(trial, case.spans("quiesce"), spans, out)
+    counted = without(trial, case.spans("quiesce"))
+    time_s = length(without(counted, spans) if out else within(counted, spans)) / NS
     if time_s <= 0:
         return None, "no time of trial to measure", None
     total = float(np.nansum(requests.output_tokens[mask])) if tokens else float(np.count_nonzero(mask))
     return total / time_s, f"{total:g} in {amount(time_s, 'time')}", None
-
-
-def _length_s(
-    trial: list[tuple[float, float]], pauses: list[tuple[float, float]], spans: list[tuple[float, float]], out: bool
-) -> float:
-    """Seconds of trial without pauses, out of the spans or within them: walk the edges from left to right."""
-    edges = sorted({edge for each in (*trial, *pauses, *spans) for edge in each})
-    total = 0.0
-    for start, end in itertools.pairwise(edges):
-        middle = np.array([(start + end) / 2])
-        if inside(middle, trial)[0] and not inside(middle, pauses)[0] and inside(middle, spans)[0] != out:
-            total += end - start
-    return total / NS
 
 
 def _lateness(case: Case, check: Check) -> Fact:

@@ -6,6 +6,7 @@ are not quite, so the true rates are simulated (`python -m assertions.power`) an
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,3 +141,7 @@ def t_quantile(probability: float, df: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(df, probability))
+
+
+def normal_quantile(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)

@@ -51,7 +51,7 @@ def decide(case: Case) -> Judged:
 
 def _deaths(case: Case) -> list[Evidence]:
     found = []
-    drain_ns = _drain_ns(case)
+    asked_ns = min((at for at in (_drain_ns(case), _stop_ns(case)) if at is not None), default=None)
     for event in case.history.events:
         if not event.proc.startswith(SERVER) or _ours(case, event):
             continue
@@ -63,7 +63,7 @@ def _deaths(case: Case) -> list[Evidence]:
             found.append(Evidence(event.t_ns, None, f"the server called itself lost: {event.detail}"))
         if event.kind == "exit":
             code = None if event.value is None else int(event.value)
-            if drain_ns is not None and event.t_ns >= drain_ns and code in ASKED_TO_STOP:
+            if asked_ns is not None and event.t_ns >= asked_ns and code in ASKED_TO_STOP:
                 continue
             stopped = case.cut_short is not None and "died" not in case.cut_short
             if stopped and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
@@ -77,6 +77,11 @@ def _drain_ns(case: Case) -> int | None:
     """From here on processes may stop, because we ask them to."""
     last = case.history.phases[-1] if case.history.phases else None
     return last.start_ns if last is not None and last.name == "drain" else None
+
+
+def _stop_ns(case: Case) -> int | None:
+    """When the harness said that it now ends the target, whatever the reason for which the run ends."""
+    return next((event.t_ns for event in case.history.events if event.kind == "target_stop"), None)
 
 
 def _ours(case: Case, event: Event) -> bool:

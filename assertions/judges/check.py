@@ -15,11 +15,13 @@ from assertions.expression import Expression
 from assertions.facts import read
 from assertions.judges import drift, leak
 from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, spans_of
+from assertions.outlook import cures, outlook
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import inside
-from assertions.wording import amount, between, duration, since_start
+from assertions.wording import amount, between, since_start
 
 LATENCIES = ("ttft", "itl", "e2e", "tpot")
+LOWER = (95, 90, 50)
 TIMING = (*LATENCIES, "throughput", "recovery")
 # `load.lateness` is about our generator itself, so a breach of the load must not take it away.
 
@@ -178,41 +180,47 @@ def needs(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
         return Missing("recovery needs a fault", "add a [[fault]]")
     if parsed.family == "host" and brief.drive == "virtual":
         return Missing("a virtual run does not measure the host", 'set drive = "live"')
-    planned = planned_requests(brief, check)
-    if parsed.family in ("ttft", "e2e", "tpot") and parsed.quantile and planned is not None:
-        floor = stats.binomial_floor(parsed.quantile if parsed.upward else 1 - parsed.quantile)
-        if planned < floor:
-            rate = planned / brief.trial_s if brief.trial_s and not brief.trial_completed else None
-            cure = f"a trial of {duration(floor / rate)}" if rate else f"a trial of {floor} completed requests"
-            return Missing(
-                f"{parsed.stat} needs {floor} requests, {planned} are planned", f"{cure}, or a lower quantile"
-            )
-    return None
+    return _too_few(brief, check, parsed)
 
 
-def planned_requests(brief: Brief, check: Check) -> int | None:
-    """How many requests this check will see, at most; None when the plan cannot say."""
-    names = chosen_loads(brief, check)
-    loads = [load for load in brief.loads if names is None or load.id in names]
-    if brief.trial_completed is not None:
-        # The trial ends by its work; the part of a single load in it is not known, so only the whole is a bound.
-        return brief.trial_completed
-    counts = [
-        load.arrivals_planned
-        if load.arrivals_planned is not None
-        else round(load.rate_mean * brief.trial_s)
-        if load.rate_mean and brief.trial_s
-        else None
-        for load in loads
-    ]
-    return None if not counts or None in counts else sum(count for count in counts if count is not None)
+def _too_few(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
+    """Whether enough is sure to lie where the check looks: outside the windows that its faults will open."""
+    what = _counted(parsed)
+    seen = outlook(brief, check, what) if what else None
+    if what is None or seen is None:
+        return None
+    floor, asked = _floor(parsed, parsed.quantile), parsed.stat or parsed.metric
+    if seen.least >= floor:
+        return None
+    ways = list(cures(brief, check, what, floor))
+    lower = [f"p{q}" for q in LOWER if parsed.quantile and q / 100 < parsed.quantile]
+    ways += [each for each in lower if seen.least >= _floor(parsed, int(each[1:]) / 100)][:1]
+    where = {"all": "in all", "outside": "outside fault windows"}.get(check.where, f"in the windows of {check.where}")
+    unit = "gaps" if what == "itl" else "requests"
+    because = f"{asked} needs {floor} {unit}, {seen.mean:.0f} are planned {where} and {seen.least} are sure to come"
+    return Missing(because, " or ".join(ways) or "more traffic, or fewer faults")
+
+
+def _counted(parsed: Expression) -> str | None:
+    """What this metric is made of, in the words of `outlook`; None: it is not made of requests."""
+    if parsed.family in (*LATENCIES, "throughput"):
+        return parsed.family
+    return parsed.metric if parsed.metric in ("errors", "errors.outside", "refused", "dropped") else None
+
+
+def _floor(parsed: Expression, quantile: float | None) -> int:
+    """Values without which the check ends UNKNOWN, however good they are."""
+    if not quantile:
+        return 1
+    return stats.binomial_floor(quantile if parsed.upward else 1 - quantile)
 
 
 def _note(brief: Brief, check: Check, parsed: Expression) -> str | None:
     """What the planned number of requests lets a quantile say."""
-    planned = planned_requests(brief, check)
-    if parsed.family not in ("ttft", "e2e", "tpot") or not parsed.quantile or not planned:
+    seen = outlook(brief, check, parsed.family) if parsed.family in ("ttft", "e2e", "tpot") else None
+    if seen is None or not parsed.quantile:
         return None
+    planned = round(seen.mean)
     share = parsed.quantile if parsed.upward else 1 - parsed.quantile
     allowed = stats.over_allowed(planned, share)
     tolerated = stats.over_tolerated(planned, share)

@@ -123,8 +123,10 @@ def needs(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
         return missing
     width_s, floor = blocks.block_width_s(brief), _floor(parsed)
     rate = sum(load.rate_mean or 0.0 for load in probes)
-    if parsed.metric == "drift.itl" or rate * width_s >= floor:
+    if parsed.metric == "drift.itl":
         return None
+    if rate * width_s >= floor:
+        return blocks.too_few_periods(brief, floor / rate)
     because = (
         f"{parsed.stat} needs {floor} probes in each period of {duration(width_s)}, {rate * width_s:.0f} are planned"
     )

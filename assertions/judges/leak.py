@@ -143,8 +143,7 @@ def needs(brief: Brief, series: str) -> Missing | None:
 
 
 def _note(brief: Brief) -> str | None:
-    trial_s = brief.trial_s
-    periods = int((trial_s or 0) // blocks.block_width_s(brief))
+    periods, _ = blocks.periods(brief)
     if periods < BLOCKS_MIN:
         return None
     sd = stats.smallest_decidable_sd(periods)

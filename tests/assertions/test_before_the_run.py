@@ -17,7 +17,12 @@ def need(run: Recorded, that: str, **more: object) -> Need:
 @pytest.mark.parametrize(
     ("that", "more", "because", "cure"),
     [
-        ("ttft.p99 < 800ms", {"load": "chat"}, "p99 needs 459 requests, 240 are planned", "a trial of 230s"),
+        (
+            "ttft.p99 < 800ms",
+            {"load": "chat"},
+            "p99 needs 459 requests, 307 are planned outside fault",
+            "a trial of 223s",
+        ),
         ("leak.rss_anon < 4MiB/h", {}, "8 periods needed, 0 planned", "add 38m"),
         ("drift.ttft.p99 < 20%", {}, "drift is judged on a probe stream", "probe = true"),
         ("ttft.p50 < 1s", {"load": "nobody"}, 'no load "nobody"', "loads are chat"),
@@ -31,7 +36,7 @@ def test_a_check_that_cannot_be_decided_is_refused_with_the_cure(
 ) -> None:
     run = healthy()
     if "p99" in that:
-        run.plan["load"][0] |= {"arrivals_planned": 240}
+        run.plan["load"][0] |= {"rate_mean": 2.0, "rate_max": 2.0}
     said = need(run, that, **more)
     assert said.state is NeedState.REFUSED
     assert because in (said.because or "")
@@ -59,7 +64,7 @@ def test_a_trend_says_the_smallest_budget_it_can_decide() -> None:
 def test_a_quantile_says_how_many_may_break_the_limit() -> None:
     assert (
         need(healthy(), "ttft.p99 < 800ms").note
-        == "of about 1480 requests 6 may break the limit and PASS, over 24 FAIL"
+        == "of about 1231 requests 4 may break the limit and PASS, over 21 FAIL"
     )
 
 
@@ -72,10 +77,17 @@ def test_the_four_that_every_run_must_have_are_always_planned() -> None:
     assert not planned & {"invariants", "reclamation", "leak.rss_anon", "recovery"}
 
 
-def test_a_trial_given_in_work_bounds_what_a_quantile_can_say() -> None:
+def test_a_trial_given_in_work_lasts_as_long_as_its_rate_takes() -> None:
     run = healthy()
-    run.plan["scenario"]["phases"]["trial"] = {"completed": 300, "max": None}
-    assert need(run, "ttft.p99 < 800ms").cure == "a trial of 459 completed requests, or a lower quantile"
+    run.plan["scenario"]["phases"]["trial"] = {"completed": 60, "max": None}
+    run.plan["phases"] = [
+        {"name": name, "n": 0, "planned_s": planned_s}
+        for name, planned_s in (("warmup", 20.0), ("baseline", 5.0), ("trial", None), ("recovery", 5.0))
+    ]
+    run.plan["faults"] = []
+    said = need(run, "ttft.p99 < 800ms")
+    assert said.because == "p99 needs 459 requests, 140 are planned outside fault windows and 112 are sure to come"
+    assert said.cure == "a trial of 432 completed requests or p95"
     assert need(run, "ttft.p95 < 800ms").state is NeedState.PLANNED
 
 

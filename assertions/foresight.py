@@ -1,0 +1,127 @@
+"""Before the run: when its faults will show, and which of its time a check will look at.
+
+    0        warmup ends          trial begins                               recovery       load ends
+    |-----------|-----baseline------|-----[=== oom ====]----[====== hang ======]---|-----------|
+                                          ^ at         ^ healed + recover
+    where = "outside"  =============================    =====                   =================
+
+The windows are those of assertions.windows, on planned times and without luck: a fault waits for its hits as if every
+request crossed its point once, and then breaks for as long as its argument, its `for` or its `ttl` say.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assertions.brief import Brief, PlannedFault
+from assertions.spans import Span, within, without
+from assertions.windows import RECOVER_DEFAULT_S
+
+LIFE_S = 1.0  # a request that is out when a fault arms is touched too
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """One occurrence of a fault, in seconds since the load began. It may heal at once, or as late as `healed_s`."""
+
+    fault: str
+    arm_s: float
+    heals_s: float
+    healed_s: float
+    margin_s: float
+
+    @property
+    def least(self) -> Span:
+        return self.arm_s, self.heals_s + self.margin_s
+
+    @property
+    def most(self) -> Span:
+        return self.arm_s - LIFE_S, self.healed_s + self.margin_s
+
+
+def looked_at(brief: Brief, where: str, phases: tuple[str, ...]) -> list[Span]:
+    """The time of these phases that a `where` speaks of, as far as it is sure."""
+    time = phase_spans(brief, phases) or []
+    if where == "all":
+        return time
+    faults = foreseen(brief)
+    if where == "outside":
+        return without(time, [fault.most for fault in faults])
+    return within(time, [fault.least for fault in faults if fault.fault == where])
+
+
+def phase_spans(brief: Brief, names: Iterable[str]) -> list[Span] | None:
+    """[start, end] of the planned phases of these names, in seconds since the load began; None: nobody can say."""
+    found, start_s = [], 0.0
+    for phase in brief.phases:
+        planned_s = _trial_by_work_s(brief) if phase.planned_s is None else phase.planned_s
+        if planned_s is None:
+            return None
+        if phase.name in names:
+            found.append((start_s, start_s + planned_s))
+        start_s += planned_s
+    return found
+
+
+def foreseen(brief: Brief) -> list[Foreseen]:
+    """Every planned occurrence that will be armed; what is still open heals with the trial. Empty without a time."""
+    trial = phase_spans(brief, ("trial", "quiesce"))
+    if not trial:
+        return []
+    start_s, end_s = trial[0][0], trial[-1][1]
+    placed: list[Foreseen] = []
+    waiting = list(brief.faults)
+    while waiting:
+        begins = [(fault, _begin(fault, placed, start_s)) for fault in waiting]
+        placed += [_occurrence(brief, fault, begin, end_s) for fault, begin in begins if begin is not None]
+        later = [fault for fault, begin in begins if begin is None]
+        if len(later) == len(waiting):
+            break  # they wait for each other, or for a fault that is not planned: they will never be armed
+        waiting = later
+    return [each for each in placed if each.arm_s < end_s]
+
+
+def _begin(fault: PlannedFault, placed: list[Foreseen], start_s: float) -> Span | None:
+    """When it is armed, at the earliest and at the latest; None while the fault that it follows is not placed."""
+    if not fault.after:
+        at_s = start_s + (fault.at_s or 0.0)
+        return at_s, at_s
+    leader, _, what = fault.after.partition(".")
+    first = min((each for each in placed if each.fault == leader), key=lambda each: each.arm_s, default=None)
+    if first is None:
+        return None
+    return (first.arm_s if what == "fired" else first.heals_s), first.healed_s
+
+
+def _occurrence(brief: Brief, fault: PlannedFault, begin: Span, trial_end_s: float) -> Foreseen:
+    trigger, expect = fault.trigger, fault.expect
+    longest_s = min(each for each in (trigger.for_s, trigger.ttl_s, math.inf) if each is not None)
+    rate = _crossing_rate(brief, fault) * trigger.probability
+    first_s = _time_of(trigger.skip + 1, rate)
+    rest_s = _time_of((trigger.times - 1) * trigger.interval, rate) + trigger.times * trigger.hold_s
+    margin_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
+    if expect.recover_completed is not None:
+        margin_s = _time_of(expect.recover_completed, sum(load.rate_mean or 0.0 for load in brief.loads))
+    heals_s = begin[0] + min(trigger.hold_s, longest_s)
+    healed_s = begin[1] + first_s + min(rest_s, longest_s)
+    return Foreseen(fault.id, begin[0], min(heals_s, trial_end_s), min(healed_s, trial_end_s), margin_s)
+
+
+def _crossing_rate(brief: Brief, fault: PlannedFault) -> float:
+    """Requests a second in its scope."""
+    load, group = fault.scope.get("load"), fault.scope.get("group")
+    loads = [each for each in brief.loads if load in (None, each.id) and group in (None, each.group)]
+    return sum(each.rate_mean or 0.0 for each in loads)
+
+
+def _time_of(count: float, rate: float) -> float:
+    """Seconds until so many have come."""
+    return count / rate if rate > 0 else (math.inf if count else 0.0)
+
+
+def _trial_by_work_s(brief: Brief) -> float | None:
+    """How long a trial that is given in completed requests will last."""
+    rates = [load.rate_mean for load in brief.loads]
+    if brief.trial_completed is None or not rates or None in rates:
+        return None
+    return _time_of(brief.trial_completed, sum(rate for rate in rates if rate is not None))

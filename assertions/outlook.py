@@ -1,0 +1,147 @@
+"""Before the run: how many requests a check will see, and what would give it enough.
+
+What counts is what is sure to come (but for a chance of 1 %): a check that is planned can be decided when all goes to
+plan, and one that may end UNKNOWN for want of requests is refused with its cure.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from assertions import stats
+from assertions.brief import Brief, Check, PlannedFault, PlannedLoad
+from assertions.case import MEASURED
+from assertions.foresight import looked_at, phase_spans
+from assertions.latency import chosen_loads
+from assertions.spans import length
+from assertions.wording import duration
+
+GAPS_WINDOW_S = 10.0  # the histogram of gaps leaves out whole windows of this length
+LONGER_MAX = 64  # times the planned trial; who needs more needs another scenario
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How many values a check will see: in the middle, and at least."""
+
+    mean: float
+    least: int
+
+
+def outlook(brief: Brief, check: Check, what: str) -> Outlook | None:
+    """Values of `what` (ttft, e2e, tpot, itl; other words: requests) that a check will see; None: the plan can't say.
+
+    For closed loops it is what their users can reach at most.
+    """
+    names = chosen_loads(brief, check)
+    loads = [load for load in brief.loads if names is None or load.id in names]
+    loaded = phase_spans(brief, ("warmup", *MEASURED))
+    if loaded is None or not loads or any(load.rate_mean is None for load in loads):
+        return None
+    where = "outside" if what == "errors.outside" else check.where
+    here = looked_at(brief, where, ("trial",) if what == "throughput" else MEASURED)
+    if what == "itl" and where == "outside" and brief.faults:
+        here = [(start + GAPS_WINDOW_S, end - GAPS_WINDOW_S) for start, end in here if end - start > 2 * GAPS_WINDOW_S]
+    each = [_of_load(load, what, length(here), length(loaded)) for load in loads]
+    mean, sure, variance = (sum(column) for column in zip(*each, strict=True))
+    luck = stats.normal_quantile(1 - stats.ALPHA) * math.sqrt(variance)
+    return Outlook(mean, max(0, math.floor(sure - luck + 1e-9)))
+
+
+def cures(brief: Brief, check: Check, what: str, floor: int) -> Iterator[str]:
+    """Changes, one alone is enough, after which at least `floor` values are sure. Each was tried on the plan."""
+
+    def enough(brief: Brief, check: Check = check) -> bool:
+        seen = outlook(brief, check, what)
+        return seen is not None and seen.least >= floor
+
+    if longer := _longer_trial(brief, enough):
+        yield f"a trial of {longer}"
+    recover_s = max((fault.expect.recover_s or 0.0 for fault in brief.faults), default=0.0)
+    if check.where == "outside" and recover_s > 1:
+        tried = (each for each in range(math.ceil(recover_s) - 1, 0, -1) if enough(_recovering(brief, each)))
+        if (shorter := next(tried, None)) is not None:
+            yield f'recover = "{shorter}s" for its faults'
+    if check.where != "all" and enough(brief, replace(check, where="all")):
+        yield 'where = "all"'
+
+
+def _of_load(load: PlannedLoad, what: str, here_s: float, loaded_s: float) -> tuple[float, float, float]:
+    """(mean, sure, variance) of what one load brings in `here_s` of its `loaded_s` seconds.
+
+    A load that changes its rate brings its lowest rate for sure, and what its highest cannot have put elsewhere.
+    """
+    assert load.rate_mean is not None
+    low = load.rate_mean if load.rate_min is None else load.rate_min
+    high = max(load.rate_mean, load.rate_max or 0.0)
+    share = _share(load, what)
+    mean = load.rate_mean * here_s * share
+    sure = max(low * here_s, load.rate_mean * loaded_s - high * (loaded_s - here_s)) * share
+    # The gaps of one request come together, so the luck is in the requests.
+    return mean, sure, mean * max(1.0, share) if load.by_chance or share != 1.0 else 0.0
+
+
+def _share(load: PlannedLoad, what: str) -> float:
+    """Values for each request: one cancelled or broken by plan has none, one not streamed has no first token."""
+    streamed = load.answered_share * load.stream_share
+    match what:
+        case "e2e":
+            return load.answered_share
+        case "ttft" | "tpot":
+            return streamed
+        case "itl":
+            return streamed * max(0.0, (load.output_tokens or 2.0) - 1)
+    return 1 - load.malformed_share
+
+
+def _longer_trial(brief: Brief, enough: Callable[[Brief], bool]) -> str | None:
+    """The shortest trial that is enough, as it is typed; None when no length helps."""
+    work = brief.trial_completed is not None
+    planned = brief.trial_completed if work else brief.trial_s
+    if not planned:
+        return None
+    short = math.floor(planned)
+    long = next((short << n for n in range(1, LONGER_MAX.bit_length()) if enough(_lasting(brief, short << n))), None)
+    if long is None:
+        return None
+    while long - short > 1:
+        middle = (short + long) // 2
+        short, long = (short, middle) if enough(_lasting(brief, middle)) else (middle, long)
+    return f"{long} completed requests" if work else duration(long)
+
+
+def _lasting(brief: Brief, trial: int) -> Brief:
+    """The plan with a longer trial, in seconds or in completed requests; what is armed again and again goes on."""
+    if brief.trial_completed is not None:
+        longer = replace(brief, trial_completed=trial)
+    else:
+        last = max(at for at, phase in enumerate(brief.phases) if phase.name == "trial")
+        more_s = trial - (brief.trial_s or 0.0)
+        phases = tuple(
+            replace(phase, planned_s=(phase.planned_s or 0.0) + more_s) if at == last else phase
+            for at, phase in enumerate(brief.phases)
+        )
+        longer = replace(brief, phases=phases)
+    spans = phase_spans(longer, ("trial", "quiesce")) or [(0.0, 0.0)]
+    return replace(longer, faults=tuple(_again(brief.faults, spans[-1][1] - spans[0][0])))
+
+
+def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[PlannedFault]:
+    """The planned occurrences, and those that `every` would add up to `trial_s`."""
+    yield from faults
+    for second in (fault for fault in faults if fault.n == 1 and fault.at_s is not None):
+        each = [fault for fault in faults if fault.id == second.id]
+        every_s = (second.at_s or 0.0) - (each[0].at_s or 0.0)
+        at_s, n = (each[-1].at_s or 0.0) + every_s, each[-1].n + 1
+        while every_s > 0 and at_s < trial_s:
+            yield replace(second, n=n, at_s=at_s)
+            at_s, n = at_s + every_s, n + 1
+
+
+def _recovering(brief: Brief, recover_s: float) -> Brief:
+    """The plan with no fault's `recover` longer than this."""
+    faults = tuple(
+        replace(fault, expect=replace(fault.expect, recover_s=min(recover_s, fault.expect.recover_s or recover_s)))
+        for fault in brief.faults
+    )
+    return replace(brief, faults=faults)
