@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 10.0
 LIVE_EVERY_S = 0.5
-COLUMNS = 100
+COLUMNS = 80
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,19 @@ class Snapshot:
     faults: tuple[str, ...]  # active now
 
     def line(self, since_start_s: float) -> str:
-        """At most COLUMNS wide; whatever is unknown is left out, never shown as 0."""
+        """At most COLUMNS wide: time, phase, good replies a second, ok, bad, P99 of TTFT, KV use, memory, open faults.
+
+        Whatever is unknown is left out, never shown as 0.
+        """
         planned = "" if self.planned_s is None else f"/{self.planned_s:.0f}"
         minutes, seconds = divmod(int(since_start_s), 60)
         parts = [f"{minutes:02d}:{seconds:02d}", f"{self.phase} {self.elapsed_s:.0f}{planned} s"]
         parts += [f"{self.rate:.3g}/s"] if self.rate is not None else []
-        parts += [f"ok {self.ok:,}", f"errors {self.errors:,}"]
-        parts += [f"ttft p99 {figures.seconds(self.ttft_p99_s)}"] if self.ttft_p99_s is not None else []
+        parts += [f"ok {self.ok:,}", f"bad {self.errors:,}"]
+        parts += [f"p99 {figures.seconds(self.ttft_p99_s)}"] if self.ttft_p99_s is not None else []
         parts += [f"kv {self.kv_share * 100:.0f} %"] if self.kv_share is not None else []
-        parts += [f"rss {figures.size(self.rss_bytes)}"] if self.rss_bytes is not None else []
-        parts += [f"fault {', '.join(self.faults)}"] if self.faults else []
+        parts += [f"{figures.size(self.rss_bytes)}"] if self.rss_bytes is not None else []
+        parts += [f"! {', '.join(self.faults)}"] if self.faults else []
         text = "  ".join(terminal(one_line(part)) for part in parts)
         return text if len(text) <= COLUMNS else text[: COLUMNS - 1] + "…"
 

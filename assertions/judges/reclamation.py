@@ -5,6 +5,9 @@ nothing stuck in limbo. For a foreign target the same is read from its metrics: 
 Growth is told per 1,000 completions, cancels and fires, because leaks scale with what is done, not with time.
 """
 
+from collections import Counter
+from dataclasses import dataclass
+
 import numpy as np
 
 from assertions.brief import Brief
@@ -18,6 +21,7 @@ STILL = ("quiesce", "drain")
 # metric -> may a value above 0 be the normal idle level (so that the first sample is the baseline)
 IDLE_SERIES = {"server.running": False, "server.waiting": False, "kv.usage": True}
 IDLE_TOLERANCE = 1e-6
+WORK = ("completions", "cancels", "fires")
 LIMIT = "live equals what is expected, limbo is empty, at every quiesce and at the drain"
 
 
@@ -28,7 +32,7 @@ def decide(case: Case) -> Judged:
 
 def _audited(case: Case, audits: list[Audit]) -> Judged:
     judged = [audit for audit in audits if audit.kind in ("live", "limbo") and not _under_fault(case, audit)]
-    kept = [audit for audit in judged if _excess(audit) != 0 and not _meant(case, audit)]
+    kept = _unexplained(case, [audit for audit in judged if _excess(audit) != 0])
     figures: dict[str, float] = {"audits": len({audit.t_ns for audit in judged})}
     figures |= _memory_per_1000(case)
     if kept:
@@ -88,6 +92,20 @@ def _excess(audit: Audit) -> float:
     return 0.0 if audit.value is None else audit.value - (audit.expected or 0.0)
 
 
+def _unexplained(case: Case, off: list[Audit]) -> list[Audit]:
+    """Without what a declared leak did: rows of those it hit, and the sums (`kv_blocks.live`) that they add up to."""
+    meant = [audit for audit in off if _meant(case, audit)]
+    sums: Counter[tuple[int, str]] = Counter()
+    for audit in meant:
+        sums[audit.t_ns, audit.name] += _excess(audit)
+    return [
+        audit
+        for audit in off
+        if audit not in meant
+        and (audit.owner or not sums or _excess(audit) != sums[audit.t_ns, audit.name.removesuffix(f".{audit.kind}")])
+    ]
+
+
 def _meant(case: Case, audit: Audit) -> bool:
     """A leak that was the fault's own doing, held by exactly the requests that it hit."""
     for window in case.windows:
@@ -140,41 +158,43 @@ def _evidence(audit: Audit) -> Evidence:
 
 
 def _metrics(case: Case) -> Judged:
-    """From the outside: what the target's own gauges say once nothing is asked of it."""
+    """From the outside: what the target's own gauges say whenever nothing is asked of it. The drain decides."""
     figures = _memory_per_1000(case)
-    drains = case.spans("drain")
+    rests = _rests(case)
     found = {name: case.history.samples(name) for name in IDLE_SERIES}
     present = {name: samples for name, samples in found.items() if samples is not None and len(samples.value)}
-    if not present or not drains:
+    if not present or not case.spans("drain"):
         absent = [f"{name} ({s.absent})" for name, s in found.items() if s is not None and s.absent]
         because = "no audit and no gauge at the drain" + (f": {', '.join(absent)}" if absent else "")
         cure = "give metrics, or a target that can be audited"
         return Judged(NAME, State.UNKNOWN, because, limit=LIMIT, because=because, to_decide=cure, figures=figures)
     kept, unseen = [], []
     for name, samples in present.items():
-        last = samples.value[samples.t_ns >= drains[-1][0]]
-        if not len(last):
+        idle = _idle_level(case, samples) if IDLE_SERIES[name] else 0.0
+        levels = [(rest, level) for rest in rests if (level := _level(samples, rest)) is not None]
+        if not levels or levels[-1][0].name != "drain":
             unseen.append(name)
             continue
-        idle = _idle_level(case, samples) if IDLE_SERIES[name] else 0.0
-        figures[name] = float(last[-1])
-        if last[-1] > idle + IDLE_TOLERANCE:
-            kept.append(
-                Evidence(int(samples.t_ns[-1]), None, f"{name} is {last[-1]:g} after the drain, idle is {idle:g}")
-            )
+        figures[name] = levels[-1][1].value
+        kept += _stuck(name, idle, levels)
     limit = "running, waiting and KV use back at their idle level after the drain"
     if kept:
+        last = kept[-1]
+        figures |= _growth(case, figures[last.name] - last.idle, case.history.end_ns)
+        per = ", ".join(
+            f"{figures[f'per_1000_{each}']:.3g} per 1,000 {each}" for each in WORK if f"per_1000_{each}" in figures
+        )
         return Judged(
             NAME,
             State.FAIL,
-            kept[0].text,
+            last.text,
             limit=limit,
-            observed=kept[0].text,
+            observed=last.text + (f": {per}" if per else ""),
             smallest_visible="1 request, or 1 KV block",
-            since_ns=kept[0].t_ns,
-            fault=case.fault_before(kept[0].t_ns or 0),
+            since_ns=min(each.t_ns for each in kept),
+            fault=case.fault_before(min(each.t_ns for each in kept)),
             owner="server",
-            evidence=shown(kept),
+            evidence=shown([Evidence(each.t_ns, None, each.text) for each in kept]),
             figures=figures,
         )
     if unseen or case.cut_short:
@@ -182,11 +202,63 @@ def _metrics(case: Case) -> Judged:
         return Judged(
             NAME, State.UNKNOWN, because, limit=limit, because=because, to_decide="let it drain", figures=figures
         )
-    rss = {key: value for key, value in figures.items() if key.startswith("rss_")}
-    growth = "".join(f", RSS {amount(v, 'bytes')} {k.removeprefix('rss_').replace('_', ' ')}" for k, v in rss.items())
-    return Judged(
-        NAME, State.PASS, f"{', '.join(present)} are back after the drain{growth}", limit=limit, figures=figures
-    )
+    now = ", ".join(f"{name} {figures[name]:g}" for name in present)
+    memory = [f"{amount(figures[f'rss_per_1000_{each}'], 'bytes')} per 1,000 {each}" for each in WORK[:2]
+              if f"rss_per_1000_{each}" in figures]  # fmt: skip
+    text = f"{now} after the drain, as when idle" + (f"; RSS {', '.join(memory)}" if memory else "")
+    return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """A time in which nothing was asked of the target."""
+
+    name: str
+    n: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True)
+class _Level:
+    value: float
+    t_ns: int
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A gauge that was not back."""
+
+    name: str
+    idle: float
+    t_ns: int
+    text: str
+
+
+def _rests(case: Case) -> list[_Rest]:
+    """Quiesces that came to rest, and the drain."""
+    return [
+        _Rest(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
+        for phase in case.history.phases
+        if phase.name == "drain" or (phase.name == "quiesce" and phase.ended_by == "done")
+    ]
+
+
+def _level(samples: Samples, rest: _Rest) -> _Level | None:
+    """The last sample of a rest: what came late was given its time."""
+    inside = np.flatnonzero((samples.t_ns >= rest.start_ns) & (samples.t_ns <= rest.end_ns))
+    return _Level(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
+
+
+def _stuck(name: str, idle: float, levels: list[tuple[_Rest, _Level]]) -> list[_Kept]:
+    """The rests from which on the gauge never came back; one that was only late at a quiesce is no leak."""
+    kept: list[_Kept] = []
+    for rest, level in reversed(levels):
+        if level.value <= idle + IDLE_TOLERANCE:
+            break
+        where = "after the drain" if rest.name == "drain" else f"at quiesce {rest.n}"
+        kept.insert(0, _Kept(name, idle, level.t_ns, f"{name} is {level.value:g} {where}, idle is {idle:g}"))
+    return kept
 
 
 def _idle_level(case: Case, samples: Samples) -> float:
@@ -198,9 +270,9 @@ def _idle_level(case: Case, samples: Samples) -> float:
 
 
 def needs(brief: Brief) -> Missing | None:
-    if brief.capabilities & {"kv_live", "pid", "ledger"} or brief.target_kind == "builtin":
+    if brief.capabilities & {"kv_live", "metrics", "ledger"} or brief.target_kind == "builtin":
         return None
-    return Missing("the target shows neither audits nor metrics", "give target.metrics or target.pid")
+    return Missing("the target shows neither audits nor metrics", "give target.metrics, or --metrics URL")
 
 
 def judge(brief: Brief) -> Judge:

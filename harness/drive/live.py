@@ -5,7 +5,7 @@ reference -> recorder -> target -> load process -> sampler -> phases -> all of i
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from harness.drive.pulse import Pulse, Reason
 from harness.drive.reference import compute_reference
 from harness.drive.stop import Stop
 from harness.drive.surroundings import surroundings
-from harness.drive.switch import Switch
+from harness.drive.switch import Occurrence, Switch
 from harness.drive.target import Target
 from harness.drive.trial import Trial
 from harness.plan.plan import Plan
@@ -36,15 +36,20 @@ class Ending:
     disk_full: bool = False
 
 
-def drive(plan: Plan, directory: Path, stop: Stop, show: Show, say: Callable[[str], None]) -> Ending:
-    """Run the plan and leave a closed history behind. Raises TargetProblem before any load was sent."""
+def drive(
+    plan: Plan, hidden: Sequence[Occurrence], directory: Path, stop: Stop, show: Show, say: Callable[[str], None]
+) -> Ending:
+    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of.
+
+    Raises TargetProblem, ReferenceFailed or LoadDied before any load was sent.
+    """
     reference = compute_reference(plan, directory, say) if "exact" in plan.capabilities else None
     recorder = Recorder(directory, time.monotonic_ns(), reference)
     for key, value in surroundings(plan).items():
         recorder.meta(key, value)
     try:
         with recorder:
-            early = _drive(plan, directory, recorder, stop, show, say)
+            early = _drive(plan, hidden, directory, recorder, stop, show, say)
         return Ending(early)
     except HistoryFull as error:
         say(f"{error}. The run ends here; what was recorded before is judged.")
@@ -52,19 +57,25 @@ def drive(plan: Plan, directory: Path, stop: Stop, show: Show, say: Callable[[st
 
 
 def _drive(
-    plan: Plan, directory: Path, recorder: Recorder, stop: Stop, show: Show, say: Callable[[str], None]
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    recorder: Recorder,
+    stop: Stop,
+    show: Show,
+    say: Callable[[str], None],
 ) -> Reason | None:
     with ExitStack() as started:
         say(f"starting the target ({plan.scenario.target.kind})")
         target = targets.start(plan, directory)
-        started.callback(target.stop)
+        started.callback(_stop, target, recorder)
         for key, value in target.facts().items():
             recorder.meta(f"target.{key}", value)
         load = LoadProcess(plan, target, directory)
         started.callback(load.kill)
         sampler = _sampler(plan, directory, recorder, target, load)
         started.callback(sampler.stop)
-        pulse = Pulse(plan.scenario, directory, recorder, target, load, _switch(plan, target), stop)
+        pulse = Pulse(plan.scenario, directory, recorder, target, load, _switch(plan, hidden, target), stop)
         pulse.on_new_pid = lambda pid: sampler.watch("server", pid)
         trial = Trial(pulse, plan.phases, lambda phase, elapsed_s: show(pulse, phase, elapsed_s))
         sampler.start()
@@ -81,6 +92,13 @@ def _drive(
         return early
 
 
+def _stop(target: Target, recorder: Recorder) -> None:
+    """Say it first, so that the judges can tell an end that we asked for from a death."""
+    if target.gone() is None:
+        recorder.event(time.monotonic_ns(), "harness", "target_stop", None, "asked to end by the harness")
+    target.stop()
+
+
 def _sampler(plan: Plan, directory: Path, recorder: Recorder, target: Target, load: LoadProcess) -> Sampler:
     sampler = Sampler(recorder, directory, target.metrics_url, plan.scenario.target.metrics_preset)
     sampler.watch("harness", os.getpid())
@@ -92,9 +110,9 @@ def _sampler(plan: Plan, directory: Path, recorder: Recorder, target: Target, lo
     return sampler
 
 
-def _switch(plan: Plan, target: Target) -> Switch:
+def _switch(plan: Plan, hidden: Sequence[Occurrence], target: Target) -> Switch:
     """A target that can't be armed has a plan without faults."""
-    return Switch(plan.occurrences if target.admin is not None else (), target.admin or _Nobody())
+    return Switch((*plan.occurrences, *hidden) if target.admin is not None else (), target.admin or _Nobody())
 
 
 class _Nobody:

@@ -1,17 +1,29 @@
 """Every arming of every fault, with its time in the trial: `every` becomes occurrences 0, 1, 2, ..."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from faults.spec import FaultSpec, Scope, When
+from faults.spec import FaultSpec, Scope, When, parse_do
 from harness.drive.switch import Occurrence
 from scenarios.fault import Fault
 from scenarios.schema import Scenario
+
+UNDECLARED_AT_S = 1.0
 
 
 def occurrences(scenario: Scenario, trial_s: float) -> list[Occurrence]:
     """In order of time, those that follow another fault last. `trial_s` bounds what `every` repeats."""
     found = [each for fault in scenario.fault for each in _of(fault, scenario.seed, trial_s)]
     return sorted(found, key=lambda each: float("inf") if each.at_s is None else each.at_s)
+
+
+def undeclared(lines: Sequence[str], seed: int) -> list[Occurrence]:
+    """Faults that the judges are not told of, to test the judges: open for the whole trial, every fifth crossing.
+
+    Raises SpecError for a line that is none.
+    """
+    when = When(skip=2, interval=5, times=None)
+    specs = [FaultSpec(id=f"hidden{n}", n=0, do=parse_do(line), when=when, seed=seed) for n, line in enumerate(lines)]
+    return [Occurrence(spec, UNDECLARED_AT_S, None) for spec in specs]
 
 
 def _of(fault: Fault, seed: int, trial_s: float) -> Iterator[Occurrence]:

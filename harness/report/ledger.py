@@ -1,5 +1,6 @@
 """The fault ledger: what each fault was told to do, what it did, who felt it, and when that was over."""
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def _row(
     return FaultRow(
         fault=fault.id,
         n=fault.n,
-        do=plan.do if plan else str(record["spec"] or "?"),
+        do=plan.do if plan else _do_of(record["spec"]),
         state=fault.state or "?",
         arm_s=arm_s,
         first_s=first_s,
@@ -94,6 +95,14 @@ def _row(
         collateral=_collateral(case.history.requests, hit, first_s, heal_s),
         hit_sample=min(hit, default=None),
     )
+
+
+def _do_of(spec: object) -> str:
+    """The line of a fault that the plan does not know, from the record of its arming."""
+    try:
+        return f"{json.loads(str(spec))['do']} (not in the plan)"
+    except (ValueError, KeyError, TypeError):
+        return "? (not in the plan)"
 
 
 def _brief(source: Source) -> Brief:

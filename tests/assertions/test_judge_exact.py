@@ -318,6 +318,16 @@ class TestReclamation:
         run.tables["audit"][0]["owner"] = "r600"
         assert run.judged("reclamation").state is State.FAIL
 
+    def test_the_sum_over_all_owners_is_excused_with_them_and_not_beyond_them(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "audit:leak"
+        run.tables["audit"][0] |= {"value": 3, "owner": "r488"}
+        total = {"t_ns": 189 * S, "scope": "drain", "kind": "live", "expected": 0, "unit": "blocks"}
+        run.add("audit", name="kv.blocks.live", value=3, **total)
+        assert run.judged("reclamation").state is State.PASS
+        run.tables["audit"][-1]["value"] = 4
+        assert run.judged("reclamation").state is State.FAIL
+
     def test_a_run_without_any_audit_or_gauge_is_unknown(self) -> None:
         run = healthy()
         run.tables["audit"].clear()

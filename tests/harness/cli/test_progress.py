@@ -34,14 +34,12 @@ def page(out: io.StringIO, clock: Clock) -> Progress:
 
 
 def test_a_line_says_everything_that_is_known() -> None:
-    assert NOW.line(72.4) == (
-        "01:12  trial 12/120 s  18.4/s  ok 210  errors 0  ttft p99 41 ms  kv 34 %  rss 212 MiB  fault oom"
-    )
+    assert NOW.line(72.4) == ("01:12  trial 12/120 s  18.4/s  ok 210  bad 0  p99 41 ms  kv 34 %  212 MiB  ! oom")
 
 
 def test_what_is_unknown_is_left_out_and_never_zero() -> None:
     bare = Snapshot("warmup", 3.0, None, None, 0, 0, None, None, None, ())
-    assert bare.line(3.0) == "00:03  warmup 3 s  ok 0  errors 0"
+    assert bare.line(3.0) == "00:03  warmup 3 s  ok 0  bad 0"
 
 
 def test_a_line_is_never_wider_than_its_columns() -> None:
