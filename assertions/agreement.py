@@ -1,9 +1,9 @@
 """Canaries without a reference: does the target still say what it said in the baseline?
 
 For a foreign target we have no weights, so its own early answers are the reference. A prompt whose early answers
-already differ has none. An answer that parts later is a doubt and not yet a fault, because batching alone flips a token
-now and then; it becomes corruption when answers part far more often than they did in the baseline (Fisher's exact
-test, 1 %).
+already differ has none, and is left out. An answer that parts later is a doubt and not yet a fault, because batching
+alone flips a token now and then; it is benign where the target did so before the trial too, and corruption when answers
+part far more often than they did then (Fisher's exact test, 1 %).
 """
 
 from collections import Counter, defaultdict
@@ -13,6 +13,8 @@ from assertions import stats
 from assertions.case import Case
 from assertions.rows import Canary
 
+PROMPTS_MAX = 8
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -21,13 +23,21 @@ class Agreement:
     equal: tuple[str, ...]
     parted: tuple[str, ...]
     references: frozenset[str]  # early answers: they are the reference, or show that there is none
+    unsteady: frozenset[str]  # later answers to prompts that the target answered in several ways before the trial
     repeats: int
+    disagreed: int  # of the repeats
 
     @property
     def broken(self) -> bool:
         """True when the parted ones are too many to be what the baseline's luck hid."""
         later = len(self.equal) + len(self.parted)
-        return bool(self.parted) and stats.fisher_more(len(self.parted), later, 0, self.repeats) <= stats.ALPHA
+        p = stats.fisher_more(len(self.parted), later, self.disagreed, self.repeats)
+        return bool(self.parted) and p <= stats.ALPHA
+
+    @property
+    def usual(self) -> bool:
+        """The target parts from itself now and then, and did so before the trial: batches round differently."""
+        return self.disagreed > 0 and not self.broken
 
 
 def agreement(case: Case) -> Agreement:
@@ -52,5 +62,13 @@ def agreement(case: Case) -> Agreement:
     comparable = [(row.request, row.tokens == agreed[row.prompt_sha]) for row in later if row.prompt_sha in agreed]
     equal = tuple(request for request, same in comparable if same)
     parted = tuple(request for request, same in comparable if not same)
-    repeats = sum(len(known[sha]) - 1 for sha in agreed)
-    return Agreement(equal, parted, frozenset(references), repeats)
+    unsteady = frozenset(row.request for row in later if row.prompt_sha in known and row.prompt_sha not in agreed)
+    repeats = sum(len(answers) - 1 for answers in known.values())
+    disagreed = sum(len(answers) - max(Counter(answers).values()) for answers in known.values())
+    return Agreement(equal, parted, frozenset(references), unsteady, repeats, disagreed)
+
+
+def prompts_known(every_s: float, baseline_s: float) -> int:
+    """How many fixed prompts come twice before the trial, at least: only what was heard twice shows whether the target
+    agrees with itself. 0: self-agreement can't be judged."""
+    return min(PROMPTS_MAX, int(baseline_s / every_s + 1e-9) // 2)

@@ -60,6 +60,8 @@ class Brief:
     checks: tuple[Check, ...] = ()
     canary_planned: bool = True
     canary_compared_min: float = 0.9
+    canary_every_s: float = 5.0
+    canary_by_itself: bool = False  # no reference is known: the target's own earlier answers are it
     quiesce_every_s: float | None = None
     trial_completed: int | None = None
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
@@ -70,12 +72,17 @@ class Brief:
         parts = [phase.planned_s for phase in self.phases if phase.name == "trial"]
         return None if not parts or None in parts else sum(part for part in parts if part is not None)
 
+    @property
+    def baseline_s(self) -> float:
+        return sum(phase.planned_s or 0.0 for phase in self.phases if phase.name == "baseline")
+
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> "Brief":
         """Read plan.json. A missing key is a KeyError that names it: the plan is ours, so that is our own mistake."""
         scenario = plan["scenario"]
         canary = scenario.get("canary", {})
         phases = scenario.get("phases") or {}
+        capabilities = frozenset(plan["target"].get("capabilities", ()))
         return cls(
             run=RunIdentity(
                 run_id=plan["run_id"],
@@ -89,13 +96,15 @@ class Brief:
             ),
             drive=scenario.get("drive", "live"),
             target_kind=plan["target"]["kind"],
-            capabilities=frozenset(plan["target"].get("capabilities", ())),
+            capabilities=capabilities,
             phases=tuple(PlannedPhase(p["name"], int(p.get("n", 0)), p.get("planned_s")) for p in plan["phases"]),
             faults=faults_of(plan.get("faults", ()), scenario.get("fault") or ()),
             loads=loads_of(plan.get("load", ()), scenario.get("load") or ()),
             checks=tuple(_check(each) for each in scenario.get("check") or ()),
             canary_planned=canary is not None and bool(canary.get("every", 5.0)),
             canary_compared_min=float((canary or {}).get("compared_min", 0.9)),
+            canary_every_s=float((canary or {}).get("every", 5.0)),
+            canary_by_itself="exact" not in capabilities or (canary or {}).get("reference") == "self",
             quiesce_every_s=(phases.get("quiesce") or {}).get("every"),
             trial_completed=_completed(phases.get("trial")),
             judges={

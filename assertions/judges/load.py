@@ -56,6 +56,7 @@ def decide(case: Case) -> Judged:
         "dropped_outside": dropped,
         "dropped_in_windows": int(np.count_nonzero(measured & case.touched & requests.outcome.among(DROPPED))),
         "sent": len(late_s),
+        "held": _held(case),
     } | ({} if busy is None else {"cpu_busy_share": busy})
     breaches = []
     if p99_s > limit_s:
@@ -85,7 +86,8 @@ def decide(case: Case) -> Judged:
             to_decide="a quieter or larger machine for the generator, a lower rate, or a larger in_flight_max",
             figures=figures,
         )
-    text = f"{len(late_s)} sent in time (P99 {seconds(p99_s)} late), {dropped} dropped"
+    held = f", {figures['held']:g} held back for the target's sake" if figures["held"] else ""
+    text = f"{len(late_s)} sent in time (P99 {seconds(p99_s)} late), {dropped} dropped{held}"
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
@@ -96,18 +98,24 @@ def _busy_share(case: Case) -> float | None:
 
 
 def _shortfall(case: Case) -> list[Evidence]:
-    """Loads that sent fewer than planned. Only a run that came to its end can be short."""
+    """Loads that sent fewer than planned. Only a run that came to its end can be short. What our manners held back
+    (a ramp, Retry-After, a limit) is no promise broken, and may have been of any load."""
     if case.cut_short:
         return []
+    held = _held(case)
     requests, found = case.history.requests, []
     for load in case.brief.loads:
         if load.arrivals_planned is None:
             continue
         planned, came = load.arrivals_planned, int(np.count_nonzero(requests.load.among(load.id)))
         slack = SHORTFALL_SHARE * planned + SHORTFALL_SD * math.sqrt(planned)
-        if came < planned - slack:
+        if came < planned - slack - held:
             found.append(Evidence(None, None, f"{load.id}: {came} arrivals, {planned} were planned"))
     return found
+
+
+def _held(case: Case) -> float:
+    return sum(event.value or 0.0 for event in case.history.events if event.kind == "held" and event.proc == "load")
 
 
 def judge(brief: Brief) -> Judge:

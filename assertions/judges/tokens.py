@@ -9,11 +9,12 @@ Rows without a reference are held against the target's own answers in the baseli
 
 from enum import StrEnum
 
-from assertions.agreement import Agreement, agreement
+from assertions.agreement import Agreement, agreement, prompts_known
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
 from assertions.rows import Canary
 from assertions.verdict import Evidence, Judged, State
+from assertions.wording import duration, seconds
 
 NAME = "tokens"
 DRIFT_BELOW = 1e-5
@@ -38,7 +39,7 @@ def decide(case: Case) -> Judged:
     answered = {
         name
         for row, name in enumerate(requests.id)
-        if requests.kind[row] == "canary" and requests.ok[row] and name not in selves.references
+        if requests.kind[row] == "canary" and requests.ok[row] and name not in selves.references | selves.unsteady
     }
     likeness = {row.request: (row, _likeness(row, selves)) for row in case.history.canaries}
     groups = {word: [row for row, found in likeness.values() if found is word] for word in Likeness}
@@ -50,6 +51,8 @@ def decide(case: Case) -> Judged:
     limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {case.brief.canary_compared_min:.0%} compared"
     figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()} | {"compared_share": share}
     drift = f"; {len(groups[Likeness.DRIFT])} differ by rounding only" if groups[Likeness.DRIFT] else ""
+    if selves.usual and groups[Likeness.DRIFT]:
+        drift = f"; {len(groups[Likeness.DRIFT])} part, as some did before the trial: it rounds as its batches fall"
     if corrupt := groups[Likeness.CORRUPT]:
         evidence = [_evidence(case, row) for row in corrupt]
         first = min((e.t_ns for e in evidence if e.t_ns is not None), default=None)
@@ -71,6 +74,8 @@ def decide(case: Case) -> Judged:
         because = f"{len(doubt)} replies differ by more than rounding and less than corruption, or by an unknown amount"
     elif compared == 0:
         because = "no reply was compared with a reference"
+        if selves.unsteady:
+            because = "the target gave several answers to each fixed greedy prompt before the trial already"
     elif share < case.brief.canary_compared_min:
         because = f"only {canaries_compared} of {len(answered)} answered canaries were compared"
     if because:
@@ -87,7 +92,8 @@ def decide(case: Case) -> Judged:
             else "send more canaries that can be compared",
             figures=figures,
         )
-    return Judged(NAME, State.PASS, f"{compared} replies equal their reference{drift}", limit=limit, figures=figures)
+    reference = "what the target said in the baseline" if selves.references else "their reference"
+    return Judged(NAME, State.PASS, f"{compared} replies equal {reference}{drift}", limit=limit, figures=figures)
 
 
 def _likeness(row: Canary, selves: Agreement) -> Likeness:
@@ -95,7 +101,9 @@ def _likeness(row: Canary, selves: Agreement) -> Likeness:
     if row.reference is not None:
         return classify(row)
     if row.request in selves.parted:
-        return Likeness.CORRUPT if selves.broken else Likeness.UNDECIDED
+        if selves.broken:
+            return Likeness.CORRUPT
+        return Likeness.DRIFT if selves.usual else Likeness.UNDECIDED
     return Likeness.EQUAL if row.request in selves.equal else Likeness.NOT_COMPARED
 
 
@@ -135,6 +143,11 @@ def _largest(rows: list[Canary]) -> str:
 def needs(brief: Brief) -> Missing | None:
     if not brief.canary_planned:
         return Missing("no canaries are planned", 'add canary = { every = "5s" }')
+    if brief.canary_by_itself and not prompts_known(brief.canary_every_s, brief.baseline_s):
+        because = (
+            f"the target's own answers are the reference, and a baseline of {seconds(brief.baseline_s)} holds too few"
+        )
+        return Missing(because, f"a baseline of {duration(2 * brief.canary_every_s)}, or canaries more often")
     return None
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from assertions.brief import Brief
+from assertions.judge import Need, NeedState, needs
 from assertions.judges.tokens import Likeness, classify
 from assertions.rows import Canary
 from assertions.verdict import State
@@ -164,7 +166,36 @@ class TestTokens:
         run.find("canary", request="canary3")["tokens"] = '["other"]'
         judged = run.judged("tokens")
         assert judged.state is State.UNKNOWN
-        assert "no reply was compared with a reference" in judged.summary
+        assert "several answers to each fixed greedy prompt before the trial" in judged.summary
+
+    def test_a_prompt_without_an_answer_of_its_own_is_left_out_and_the_others_are_judged(self) -> None:
+        run = self_agreeing()
+        two_prompts(run)
+        run.find("canary", request="canary3")["tokens"] = '["other"]'  # of the second prompt, in the baseline
+        judged = run.judged("tokens")
+        assert judged.state is State.PASS, judged.summary
+        assert (judged.figures["equal"], judged.figures["compared_share"]) == (15, 1.0)
+
+    def test_parting_now_and_then_is_benign_only_where_the_target_did_so_before_the_trial(self) -> None:
+        run = self_agreeing()
+        two_prompts(run)
+        run.find("canary", request="canary20")["tokens"] = '["other"]'
+        assert run.judged("tokens").state is State.UNKNOWN
+        run.find("canary", request="canary3")["tokens"] = '["other"]'
+        judged = run.judged("tokens")
+        assert judged.state is State.PASS
+        assert "1 part, as some did before the trial" in judged.summary
+        for number in range(8, 37):
+            run.find("canary", request=f"canary{number}")["tokens"] = '["other"]'
+        assert run.judged("tokens").state is State.FAIL
+
+    def test_self_agreement_needs_a_baseline_in_which_a_prompt_comes_twice(self) -> None:
+        run = foreign()
+        assert need_of(run, "tokens").state is NeedState.PLANNED
+        run.plan["phases"][1]["planned_s"] = 9.0
+        need = need_of(run, "tokens")
+        assert need.state is NeedState.NOT_JUDGED
+        assert "a baseline of 10s" in need.text
 
     def test_no_canary_at_all_is_unknown(self) -> None:
         run = healthy()
@@ -357,6 +388,33 @@ class TestReclamation:
         judged = run.judged("reclamation")
         assert judged.state is state, judged.summary
 
+    def test_a_gauge_that_never_came_back_is_told_since_the_first_quiesce_and_per_1000(self) -> None:
+        run = rested()
+        run.series("server.running", [(0, 0.0), (82 * S, 0.0), (102 * S, 2.0), (110 * S, 5.0), (189 * S, 3.0)])
+        judged = run.judged("reclamation")
+        assert judged.state is State.FAIL
+        assert judged.summary == "server.running is 3 after the drain, idle is 0"
+        assert judged.since_ns == 102 * S
+        assert "per 1,000 completions" in (judged.observed or "")
+
+    def test_a_gauge_that_was_only_late_at_a_quiesce_is_no_leak(self) -> None:
+        run = rested()
+        run.series("server.running", [(0, 0.0), (82 * S, 1.0), (102 * S, 2.0), (189 * S, 0.0)])
+        assert run.judged("reclamation").state is State.PASS
+
+    def test_a_pid_alone_is_no_ground_to_judge_reclamation_on(self) -> None:
+        run = foreign()
+        run.plan["target"]["capabilities"] = ["pid"]
+        need = need_of(run, "reclamation")
+        assert need.state is NeedState.NOT_JUDGED
+        assert "--metrics URL" in need.text
+
+    def test_a_metrics_page_promises_neither_invariants_nor_a_count_of_live_blocks(self) -> None:
+        run = foreign()
+        assert need_of(run, "reclamation").state is NeedState.PLANNED
+        assert need_of(run, "invariants").state is NeedState.NOT_JUDGED
+        assert need_of(run, "leak.kv_live").state is NeedState.NOT_JUDGED
+
     def test_memory_is_told_per_1000_completions(self) -> None:
         run = foreign()
         run.series("server.running", [(0, 0.0), (189 * S, 0.0)])
@@ -368,10 +426,30 @@ class TestReclamation:
 def foreign() -> Recorded:
     """A stock server: no ledger, no audit, no injector of ours in it."""
     run = healthy()
-    run.plan["target"] = {"kind": "url", "url": "http://127.0.0.1:8000", "capabilities": ["pid", "kv_live"]}
+    run.plan["target"] = {"kind": "url", "url": "http://127.0.0.1:8000", "capabilities": ["pid", "metrics"]}
     for table in ("audit", "served", "event"):
         run.tables[table].clear()
     return run
+
+
+def rested() -> Recorded:
+    """A foreign target with two pauses in its trial, each of which came to rest."""
+    run = foreign()
+    for n, start_s in enumerate((80, 100)):
+        run.add("phase", name="quiesce", n=n, start_ns=start_s * S, end_ns=(start_s + 3) * S, ended_by="done")
+    run.tables["phase"].sort(key=lambda row: row["start_ns"])
+    return run
+
+
+def need_of(run: Recorded, name: str) -> Need:
+    return next(need for need in needs(Brief.from_plan(run.plan)) if need.judge == name)
+
+
+def two_prompts(run: Recorded) -> None:
+    """Canaries ask two prompts in turn."""
+    for row in run.tables["request"]:
+        if row["kind"] == "canary":
+            row["prompt_sha"] = f"sha{int(row['id'].removeprefix('canary')) % 2}"
 
 
 def self_agreeing() -> Recorded:

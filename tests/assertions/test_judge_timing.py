@@ -82,6 +82,15 @@ class TestLoad:
         run.tables["sample"] = [{**row, "value": 0.99} for row in run.tables["sample"]]
         assert run.judged("load").state is State.UNKNOWN
 
+    def test_arrivals_that_our_manners_held_back_are_no_breach_and_are_told(self) -> None:
+        run = healthy()
+        run.plan["load"][0]["arrivals_planned"] = 3000
+        for at_s in (5, 6):
+            run.add("event", t_ns=at_s * S, proc="load", kind="held", value=700, detail="ramp")
+        judged = run.judged("load")
+        assert judged.state is State.PASS
+        assert "1400 held back for the target's sake" in judged.summary
+
     def test_fewer_arrivals_than_planned_are_a_breach(self) -> None:
         run = healthy()
         run.plan["load"][0]["arrivals_planned"] = 3000
