@@ -69,13 +69,14 @@ class History:
     def requests(self) -> Requests:
         """Arrivals joined with the first reply of each; a second reply is `doubled_replies`' business."""
         texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
-        numbers = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns", "http", "output_tokens", "output_max")
+        stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns")
+        numbers = (*stamps, "http", "output_tokens", "output_max", "chunks")
         columns = self._columns(
             """SELECT r.id, r.load, r.kind, r.grp,
                  CASE WHEN r.sent_ns IS NULL THEN 'dropped' ELSE coalesce(p.outcome, 'unfinished') END,
                  p.finish, p.tokens_from, r.cancel_at,
                  r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.http, p.output_tokens,
-                 r.output_tokens_max
+                 r.output_tokens_max, p.chunks
                FROM request r LEFT JOIN reply p
                  ON p.rowid = (SELECT min(rowid) FROM reply WHERE request = r.id)
                ORDER BY coalesce(r.sent_ns, r.intended_ns), r.rowid""",
@@ -102,6 +103,7 @@ class History:
             http=by_number["http"],
             output_tokens=by_number["output_tokens"],
             output_tokens_max=by_number["output_max"],
+            chunks=by_number["chunks"],
         )
 
     @cached_property

@@ -144,6 +144,7 @@ class Requests:
     http: Floats
     output_tokens: Floats
     output_tokens_max: Floats
+    chunks: Floats  # events with text, counted by the client itself
 
     def __len__(self) -> int:
         return len(self.id)

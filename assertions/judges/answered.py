@@ -150,9 +150,26 @@ def _difference(requests: Requests, row: int, served: Served) -> str | None:
         return None
     if served.finish is not None and served.finish != requests.finish[row]:
         return f"the client read finish {requests.finish[row]}, the server wrote {served.finish}"
-    counted = requests.tokens_from[row] == "usage" and not np.isnan(requests.output_tokens[row])
-    if counted and served.tokens_out is not None and served.tokens_out != int(requests.output_tokens[row]):
-        return f"the client counted {int(requests.output_tokens[row])} tokens, the server {served.tokens_out}"
+    return _tokens_differ(requests, row, served)
+
+
+def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
+    """`usage` is the server's own word, so it can only catch a server that contradicts itself. What the client counted
+    itself is better evidence: each token with its log probability, or events with text, of which a token makes at most
+    one (it may make none: half a character, a held-back stop string)."""
+    out, words = served.tokens_out, requests.tokens_from[row]
+    counted = None if np.isnan(requests.output_tokens[row]) else int(requests.output_tokens[row])
+    events = 0 if np.isnan(requests.chunks[row]) else int(requests.chunks[row])
+    if out is None:
+        return None
+    if words in ("usage", "logprobs"):
+        if counted is not None and counted != out:
+            return f"the client counted {counted} tokens, the server {out}"
+    elif out:
+        # Our load asks for it, and a target that keeps a ledger for us is ours: it always answers with it.
+        return f"ended without the usage that was asked for, after {events} events with text; the server wrote {out}"
+    if events > out:
+        return f"the client read {events} events with text, the server wrote only {out} tokens"
     return None
 
 

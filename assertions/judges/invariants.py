@@ -1,16 +1,21 @@
 """invariants: what the runtime checks about itself at each step (conservation, ownership, KV tags) always held.
 
 Breaches arrive as `invariant` events from checkers that do not know the injector. A breach is excused only in the
-window of a fault whose symptom is `event:invariant`: damage that the checkers are meant to see.
+window of a fault whose symptom is `event:invariant`: damage that the checkers are meant to see. The checkers know
+requests by the server's ids; here they get the names that their clients gave them, so that one can look them up.
 """
+
+import re
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
 from assertions.rows import Event
 from assertions.verdict import Evidence, Judged, State
+from assertions.wording import some
 
 NAME = "invariants"
 KIND = "invariant"
+_WORD = re.compile(r"[\w.-]+")
 
 
 def decide(case: Case) -> Judged:
@@ -20,17 +25,19 @@ def decide(case: Case) -> Judged:
     figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
     if open_ones:
         first = open_ones[0]
+        evidence = [_told(case, event) for event in open_ones]
+        owners = sorted({each.request for each in evidence if each.request is not None})
         return Judged(
             NAME,
             State.FAIL,
-            f"{len(open_ones)} breaches, the first: {first.detail}",
+            f"{len(open_ones)} breaches, the first: {evidence[0].text}",
             limit=limit,
             observed=f"{len(open_ones)} breaches",
             smallest_visible="1 breach",
             since_ns=first.t_ns,
             fault=case.fault_before(first.t_ns),
-            owner=first.proc or None,
-            evidence=shown([Evidence(event.t_ns, None, event.detail) for event in open_ones]),
+            owner=some(owners) if owners else first.proc or None,
+            evidence=shown(evidence),
             figures=figures,
         )
     spoke = next(case.history.served(), None) is not None or bool(case.history.audits)
@@ -38,6 +45,13 @@ def decide(case: Case) -> Judged:
         because = "the server wrote neither a ledger row nor an audit, so its checks may not have run"
         return Judged(NAME, State.UNKNOWN, because, limit=limit, because=because, figures=figures)
     return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
+
+
+def _told(case: Case, event: Event) -> Evidence:
+    """The breach, with the first request that it names."""
+    named = next((case.client_of[word] for word in _WORD.findall(event.detail) if word in case.client_of), None)
+    text = _WORD.sub(lambda word: case.client_of.get(word[0], word[0]), event.detail)
+    return Evidence(event.t_ns, named, text)
 
 
 def _meant(case: Case, event: Event) -> bool:

@@ -181,6 +181,30 @@ def test_ledgers_that_tell_different_stories_fail(column: str, value: object, wo
     fails(run, "r900", words)
 
 
+def test_a_stream_that_ends_without_the_usage_it_was_asked_for_fails_though_it_looks_finished() -> None:
+    run = healthy()
+    run.find("reply", request="r900").update(tokens_from="chunks", output_tokens=3, chunks=3, finish="stop")
+    run.find("served", request="r900")["finish"] = "stop"
+    fails(run, "r900", "ended without the usage that was asked for, after 3 events with text; the server wrote 5")
+
+
+def test_tokens_that_the_client_counted_by_their_log_probabilities_are_compared() -> None:
+    run = healthy()
+    run.find("reply", request="r900").update(tokens_from="logprobs", output_tokens=4)
+    fails(run, "r900", "the client counted 4 tokens, the server 5")
+
+
+@pytest.mark.parametrize(("events", "state"), [(6, State.FAIL), (5, State.PASS), (4, State.PASS), (None, State.PASS)])
+def test_more_events_with_text_than_tokens_fail_and_fewer_may_be_half_characters(
+    events: int | None, state: State
+) -> None:
+    run = healthy()
+    run.find("reply", request="r900")["chunks"] = events
+    assert run.judged("answered").state is state
+    if state is State.FAIL:
+        fails(run, "r900", "the client read 6 events with text, the server wrote only 5 tokens")
+
+
 def test_a_target_without_a_ledger_is_judged_by_the_client_alone() -> None:
     run = healthy()
     run.tables["served"].clear()

@@ -1,0 +1,22 @@
+"""invariants names the requests of a breach as their clients know them."""
+
+from assertions.verdict import State
+from tests.assertions.recorded import S, healthy
+
+
+def test_a_breach_is_told_with_the_clients_names_and_owned_by_its_requests() -> None:
+    run = healthy()
+    for server_id, t_ns in (("s-r900", 100 * S), ("s-r100", 101 * S)):
+        detail = f"kv.tags: {server_id}: block 7 (index 0), generation; 2.5s admitted"
+        run.add("event", t_ns=t_ns, proc="server", kind="invariant", detail=detail)
+    judged = run.judged("invariants")
+    assert judged.state is State.FAIL
+    assert "the first: kv.tags: r900: block 7" in judged.summary
+    assert judged.owner == "r100, r900"
+    assert [each.request for each in judged.evidence] == ["r900", "r100"]
+
+
+def test_a_breach_of_the_pool_names_no_request_and_is_owned_by_the_server() -> None:
+    run = healthy()
+    run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv.conservation: live=3, free=4")
+    assert run.judged("invariants").owner == "server"
