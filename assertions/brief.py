@@ -67,6 +67,11 @@ class Brief:
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
 
     @property
+    def twins_planned(self) -> bool:
+        """Whether bystanders will be held against their fault-free twins: it takes the model's weights."""
+        return self.drive == "live" and "exact" in self.capabilities and bool(self.loads)
+
+    @property
     def trial_s(self) -> float | None:
         """Planned seconds under load between warm-up and recovery; None when the trial is given in work."""
         parts = [phase.planned_s for phase in self.phases if phase.name == "trial"]

@@ -105,14 +105,14 @@ def _fault(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedFault:
         ),
         at_s=record.get("at_s"),
         after=record.get("after"),
-        trigger=_trigger(record["do"], record["action"], words.get("when") or {}, words.get("ttl")),
+        trigger=_trigger(record, words.get("when") or {}, words.get("ttl")),
     )
 
 
-def _trigger(do: str, action: str, when: Mapping[str, Any], ttl_s: float | None) -> Trigger:
-    argument = do.rpartition(" ")[2]
-    lasts = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", argument)
-    hold_s = math.inf if action == "hang" else 0.0
+def _trigger(record: Mapping[str, Any], when: Mapping[str, Any], ttl_s: float | None) -> Trigger:
+    lasts = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", record["do"].rpartition(" ")[2])
+    # What is late and says no time stays so until it is healed, whatever its word is.
+    hold_s = math.inf if record["action"] == "hang" or record.get("symptom") == "mark:device.late" else 0.0
     if lasts:
         hold_s = float(lasts[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}[lasts[2]]
     return Trigger(

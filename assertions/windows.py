@@ -125,7 +125,7 @@ def victims(window: Window, requests: Requests, client_of: dict[str, str]) -> Vi
     rows = set(named)
     for fire in window.fires:
         if not fire.requests:
-            mask = _in_flight(requests, fire.t_ns)
+            mask = in_flight(requests, fire.t_ns)
             rows |= set(np.flatnonzero(mask & requests.group.among(fire.group) if fire.group else mask).tolist())
     return Victims(frozenset(rows), named)
 
@@ -135,6 +135,7 @@ def _named(window: Window, requests: Requests, client_of: dict[str, str]) -> fro
     return frozenset(requests.row_of[name] for name in names if name in requests.row_of)
 
 
-def _in_flight(requests: Requests, t_ns: int) -> Mask:
+def in_flight(requests: Requests, t_ns: int) -> Mask:
+    """Requests that were sent and had not ended at that moment."""
     end = np.where(np.isnan(requests.end_ns), np.inf, requests.end_ns)
     return requests.sent & (requests.sent_ns <= t_ns) & (end >= t_ns)

@@ -5,7 +5,7 @@ nothing stuck in limbo. For a foreign target the same is read from its metrics: 
 Growth is told per 1,000 completions, cancels and fires, because leaks scale with what is done, not with time.
 """
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +95,7 @@ def _excess(audit: Audit) -> float:
 def _unexplained(case: Case, off: list[Audit]) -> list[Audit]:
     """Without what a declared leak did: rows of those it hit, and the sums (`kv_blocks.live`) that they add up to."""
     meant = [audit for audit in off if _meant(case, audit)]
-    sums: Counter[tuple[int, str]] = Counter()
+    sums: dict[tuple[int, str], float] = defaultdict(float)
     for audit in meant:
         sums[audit.t_ns, audit.name] += _excess(audit)
     return [

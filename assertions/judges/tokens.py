@@ -1,22 +1,29 @@
 """tokens: what the model says is what it would have said alone.
 
-Every row of the canary table is judged: canaries against their reference, and bystanders of a fault against their
-fault-free twin (reference "twin"). The recorder compared |dlogprob| and wrote the state; `margin` is the reference's
-margin at the first parted token, or a |dlogit|. The same bounds hold for both, measured on the runtime's own
-arithmetic: under 1e-5 is rounding (benign, printed, never hidden), over 1e-4 corruption, between them nobody can say.
-Rows without a reference are held against the target's own answers in the baseline (assertions.agreement).
+Two halves. Canaries are held against their reference, or without one against the target's own answers in the baseline
+(assertions.agreement). Bystanders, good replies of the load and most of them beside a fault, are held against their
+fault-free twin (rows with reference "twin"), where the model's weights are ours to ask. Whichever half was planned
+must have been compared.
+
+The recorder compared and wrote the state; `margin` is the reference's margin at the first parted token, or a |dlogit|;
+of a twin with another text it is the margin of its closest choice. The same bounds hold for all, measured on the
+runtime's own arithmetic: under 1e-5 is rounding (benign, printed, never hidden), over 1e-4 corruption, between them
+nobody can say.
 """
 
 from enum import StrEnum
+
+import numpy as np
 
 from assertions.agreement import Agreement, agreement, prompts_known
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
 from assertions.rows import Canary
 from assertions.verdict import Evidence, Judged, State
-from assertions.wording import duration, seconds
+from assertions.wording import duration, seconds, some
 
 NAME = "tokens"
+TWIN = "twin"
 DRIFT_BELOW = 1e-5
 CORRUPT_ABOVE = 1e-4
 
@@ -33,67 +40,89 @@ WORSE = (Likeness.EQUAL, Likeness.DRIFT, Likeness.UNDECIDED, Likeness.CORRUPT)
 
 
 def decide(case: Case) -> Judged:
-    requests = case.history.requests
     selves = agreement(case)
-    # Canaries that became the reference themselves are not asked to be compared with it.
-    answered = {
-        name
-        for row, name in enumerate(requests.id)
-        if requests.kind[row] == "canary" and requests.ok[row] and name not in selves.references | selves.unsteady
-    }
     likeness = {row.request: (row, _likeness(row, selves)) for row in case.history.canaries}
+    compared = {name for name, (_, found) in likeness.items() if found is not Likeness.NOT_COMPARED}
+    twins = {name for name, (row, _) in likeness.items() if row.reference == TWIN}
     groups = {word: [row for row, found in likeness.values() if found is word] for word in Likeness}
-    compared = sum(len(groups[word]) for word in Likeness if word is not Likeness.NOT_COMPARED)
-    canaries_compared = sum(
-        1 for name in answered if name in likeness and likeness[name][1] is not Likeness.NOT_COMPARED
-    )
-    share = canaries_compared / len(answered) if answered else float(compared > 0)
+    answered = _canaries_answered(case, selves)
+    share = len(answered & compared) / len(answered) if answered else float(bool(compared - twins))
     limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {case.brief.canary_compared_min:.0%} compared"
-    figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()} | {"compared_share": share}
+    figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()}
+    figures |= {"compared_share": share, "bystanders": float(len(twins & compared))}
     drift = f"; {len(groups[Likeness.DRIFT])} differ by rounding only" if groups[Likeness.DRIFT] else ""
     if selves.usual and groups[Likeness.DRIFT]:
         drift = f"; {len(groups[Likeness.DRIFT])} part, as some did before the trial: it rounds as its batches fall"
     if corrupt := groups[Likeness.CORRUPT]:
         evidence = [_evidence(case, row) for row in corrupt]
         first = min((e.t_ns for e in evidence if e.t_ns is not None), default=None)
+        names = some([row.request for row in corrupt])
         return Judged(
             NAME,
             State.FAIL,
-            f"{len(corrupt)} of {compared} compared replies are corrupt{drift}",
+            f"{len(corrupt)} of {len(compared)} compared replies are corrupt: {names}{drift}",
             limit=limit,
             observed=f"{len(corrupt)} corrupt, largest difference {_largest(corrupt)}",
             smallest_visible=f"|dlogit| {CORRUPT_ABOVE:g} in one reply",
             since_ns=first,
-            fault=case.fault_before(first) if first is not None else None,
+            fault=_suspect(case, corrupt),
             evidence=shown(evidence),
             figures=figures,
         )
-    doubt = groups[Likeness.UNDECIDED]
-    because = None
+    canaries_planned = _no_canaries(case.brief) is None
+    doubt, because, cure = groups[Likeness.UNDECIDED], None, "send more canaries that can be compared"
     if doubt:
         because = f"{len(doubt)} replies differ by more than rounding and less than corruption, or by an unknown amount"
-    elif compared == 0:
-        because = "no reply was compared with a reference"
+        cure = "record logits or the reference's margins"
+    elif canaries_planned and not compared - twins:
+        because = "no canary was compared with a reference"
         if selves.unsteady:
             because = "the target gave several answers to each fixed greedy prompt before the trial already"
-    elif share < case.brief.canary_compared_min:
-        because = f"only {canaries_compared} of {len(answered)} answered canaries were compared"
+    elif canaries_planned and share < case.brief.canary_compared_min:
+        because = f"only {len(answered & compared)} of {len(answered)} answered canaries were compared"
+    elif short := _bystanders_missing(case, len(twins), len(twins & compared)):
+        because, cure = short, "let the run come to its end, with good replies to compare"
     if because:
         return Judged(
             NAME,
             State.UNKNOWN,
             because + drift,
             limit=limit,
-            observed=f"{compared} compared",
+            observed=f"{len(compared)} compared",
             evidence=shown([_evidence(case, row) for row in doubt]),
             because=because,
-            to_decide="record logits or the reference's margins"
-            if doubt
-            else "send more canaries that can be compared",
+            to_decide=cure,
             figures=figures,
         )
+    said = _said(case.brief, selves, len(compared - twins), len(twins & compared))
+    return Judged(NAME, State.PASS, said + drift, limit=limit, figures=figures)
+
+
+def _canaries_answered(case: Case, selves: Agreement) -> set[str]:
+    """Canaries that ought to have been compared: not those that became the reference themselves."""
+    requests = case.history.requests
+    rows = (requests.kind.among("canary") & requests.ok).nonzero()[0].tolist()
+    return {requests.id[row] for row in rows} - selves.references - selves.unsteady
+
+
+def _bystanders_missing(case: Case, asked: int, compared: int) -> str | None:
+    """Why the half of the bystanders, which was planned, is not decided; None when it is."""
+    if not case.brief.twins_planned or (asked and compared >= case.brief.canary_compared_min * asked):
+        return None
+    if asked:
+        return f"only {compared} of {asked} bystanders were compared with their twins"
+    failed = next((event.detail for event in case.history.events if event.kind == "twins_failed"), None)
+    return f"no bystander was compared with its twin: {failed or case.cut_short or 'none ended well'}"
+
+
+def _said(brief: Brief, selves: Agreement, canaries: int, bystanders: int) -> str:
     reference = "what the target said in the baseline" if selves.references else "their reference"
-    return Judged(NAME, State.PASS, f"{compared} replies equal {reference}{drift}", limit=limit, figures=figures)
+    halves = [f"{canaries} canaries equal {reference}"] if canaries else []
+    if bystanders:
+        halves.append(f"{bystanders} bystanders equal their twins")
+    elif not brief.twins_planned:
+        halves.append("bystanders have no twin without the model's weights")
+    return ", ".join(halves)
 
 
 def _likeness(row: Canary, selves: Agreement) -> Likeness:
@@ -131,8 +160,24 @@ def _evidence(case: Case, row: Canary) -> Evidence:
     t_ns = None if position is None else requests.start_of(position)
     where = "" if row.parted_at is None else f", parted at token {row.parted_at}"
     size = "difference not recorded" if row.margin is None else f"difference {row.margin:.3g}"
+    if row.reference == TWIN and row.parted_at is None:
+        size = "the texts differ" + (
+            "" if row.margin is None else f", its closest choice had a margin of {row.margin:.3g}"
+        )
     against = row.reference or "its own answer in the baseline"
     return Evidence(t_ns, row.request, f"against {against}: {size}{where}")
+
+
+def _suspect(case: Case, rows: list[Canary]) -> str | None:
+    """The last fault that had fired when the first corrupt reply ended."""
+    requests = case.history.requests
+    positions = [requests.row_of[row.request] for row in rows if row.request in requests.row_of]
+    first = min(positions, key=requests.start_of, default=None)
+    return (
+        None
+        if first is None
+        else case.fault_before(float(np.nanmax([requests.start_of(first), requests.end_ns[first]])))
+    )
 
 
 def _largest(rows: list[Canary]) -> str:
@@ -141,6 +186,11 @@ def _largest(rows: list[Canary]) -> str:
 
 
 def needs(brief: Brief) -> Missing | None:
+    return None if brief.twins_planned else _no_canaries(brief)
+
+
+def _no_canaries(brief: Brief) -> Missing | None:
+    """Why the half of the canaries can't be decided by this plan."""
     if not brief.canary_planned:
         return Missing("no canaries are planned", 'add canary = { every = "5s" }')
     if brief.canary_by_itself and not prompts_known(brief.canary_every_s, brief.baseline_s):

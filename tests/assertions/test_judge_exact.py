@@ -121,12 +121,62 @@ class TestTokens:
         assert judged.since_ns == 101 * S + MS
         assert "parted at token 2" in judged.evidence[0].text
 
-    def test_a_bystander_that_differs_from_its_twin_fails(self) -> None:
+    def test_bystanders_and_canaries_that_are_equal_are_both_counted(self) -> None:
+        judged = healthy().judged("tokens")
+        assert judged.state is State.PASS
+        assert judged.summary.startswith("37 canaries equal their reference, 19 bystanders equal their twins")
+        assert judged.figures["bystanders"] == 19
+
+    def test_a_bystander_with_another_text_than_its_twin_fails_and_is_named(self) -> None:
         run = healthy()
-        run.add("canary", request="r487", reference="twin", compared=5, parted_at=1, margin=0.2, state="parted")
+        run.find("canary", request="r489").update(margin=0.2, state="corrupt")
         judged = run.judged("tokens")
         assert judged.state is State.FAIL
-        assert "against twin" in judged.evidence[0].text
+        assert "1 of 56 compared replies are corrupt: r489" in judged.summary
+        assert (judged.evidence[0].request, judged.fault) == ("r489", "oom#0")
+        assert judged.evidence[0].text == "against twin: the texts differ, its closest choice had a margin of 0.2"
+
+    @pytest.mark.parametrize(("margin", "state"), [(3e-6, "drift"), (5e-5, "unknown")])
+    def test_a_bystander_whose_twin_chose_by_a_hair_is_no_corruption(self, margin: float, state: str) -> None:
+        run = healthy()
+        run.find("canary", request="r487").update(margin=margin, state=state)
+        judged = run.judged("tokens")
+        assert judged.state is (State.PASS if state == "drift" else State.UNKNOWN)
+        if state == "drift":
+            assert "1 differ by rounding only" in judged.summary
+
+    def test_twins_that_were_planned_and_not_compared_are_unknown_and_say_why(self) -> None:
+        run = healthy()
+        run.tables["canary"] = [row for row in run.tables["canary"] if row["reference"] != "twin"]
+        judged = run.judged("tokens")
+        assert (judged.state, judged.summary) == (
+            State.UNKNOWN,
+            "no bystander was compared with its twin: none ended well",
+        )
+        run.add("event", t_ns=190 * S, proc="harness", kind="twins_failed", detail="ReferenceFailed: no answer in 60 s")
+        assert "ReferenceFailed: no answer in 60 s" in run.judged("tokens").summary
+
+    def test_a_killed_run_has_no_twins_and_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["canary"] = [row for row in run.tables["canary"] if row["reference"] != "twin"]
+        run.cut_at(100 * S, "died")
+        judged = run.judged("tokens")
+        assert judged.state is State.UNKNOWN
+        assert "no bystander was compared with its twin: trial never ended: the harness died" in judged.summary
+
+    def test_a_corrupt_canary_fails_even_where_twins_are_missing(self) -> None:
+        run = healthy()
+        run.tables["canary"] = [row for row in run.tables["canary"] if row["reference"] != "twin"]
+        run.find("canary", request="canary20").update(margin=3e-3, parted_at=2, state="parted")
+        assert run.judged("tokens").state is State.FAIL
+
+    def test_without_the_weights_there_are_no_twins_and_it_is_said(self) -> None:
+        run = healthy()
+        run.tables["canary"] = [row for row in run.tables["canary"] if row["reference"] != "twin"]
+        run.plan["target"]["capabilities"].remove("exact")
+        judged = run.judged("tokens")
+        assert judged.state is State.PASS
+        assert "bystanders have no twin without the model's weights" in judged.summary
 
     def test_rounding_is_printed_and_never_hidden(self) -> None:
         run = healthy()
