@@ -1,0 +1,25 @@
+"""Blocks are taken in two halves; when the second is refused the first is forgotten.
+
+Models Z14 (sglang#16067): no rollback of resource A when the allocation of resource B fails.
+"""
+
+MODULE = "runtime.scheduling.scheduler"
+
+
+def plant(scheduler):
+    room = scheduler.Scheduler._room
+
+    def _room(self, request, tokens, rows):
+        need = self._pool.blocks_for(tokens) - len(request.blocks)
+        if request.phase is not scheduler.Phase.WAITING or need < 2:
+            return room(self, request, tokens, rows)
+        try:
+            halves = [self._pool.take(request.id, n, phase="prefill") for n in (need - 1, 1)]
+        except scheduler.OutOfBlocks:
+            self._env.marks.hit("kv.out_of_blocks")
+            return False
+        for half in halves:
+            request.give(*half)
+        return True
+
+    scheduler.Scheduler._room = _room
