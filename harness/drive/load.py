@@ -2,13 +2,17 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from assertions.agreement import prompts_known
 from harness.drive.child import Child, ChildDied, describe
 from harness.drive.target import Target
+from harness.load.breaker import OPEN
 from harness.plan.plan import Plan
-from scenarios.schema import Limits
+from scenarios.rules_target import is_remote
+from scenarios.schema import Scenario
 
 READY_S = 60.0
 
@@ -104,14 +108,35 @@ def load_config(plan: Plan, target: Target, directory: Path) -> dict[str, Any]:
         "leave_out": list(target.leave_out),
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
-        "canary": {"every_s": scenario.canary.every, "logprobs": 2 if scenario.target.kind == "builtin" else 0},
+        "canary": _canary(plan),
+        "manners": _manners(scenario),
     }
-    if scenario.target.kind != "builtin":
-        config["manners"] = _manners(scenario.limits)
     return config
 
 
-def _manners(limits: Limits) -> dict[str, Any]:
-    """The scenario's limits on top of the default manners towards a server that is not ours."""
-    given = {"requests_max": limits.requests, "tokens_max": limits.tokens, "in_flight_max": limits.in_flight}
-    return {name: value for name, value in given.items() if value is not None}
+def _canary(plan: Plan) -> dict[str, Any]:
+    """A foreign target is asked for no log probabilities: self-agreement compares texts, and many refuse them."""
+    scenario, exact = plan.scenario, "exact" in plan.capabilities
+    config: dict[str, Any] = {"every_s": scenario.canary.every, "logprobs": 2 if exact else 0}
+    if not exact or scenario.canary.reference == "self":
+        # Without a reference only a prompt that came twice before the trial can be judged in it.
+        config["prompts"] = max(1, prompts_known(scenario.canary.every, scenario.phases.baseline))
+    return config
+
+
+def _manners(scenario: Scenario) -> dict[str, Any]:
+    """The scenario's limits on top of the manners that its target is due.
+
+    Ours is there to be broken. A server on this machine is its user's own and on trial: a slow one is a finding, no
+    reason to spare it. Any other is spared when it suffers.
+    """
+    limits = scenario.limits
+    given = {
+        "requests_max": limits.requests,
+        "tokens_max": limits.tokens,
+        "in_flight_max": limits.in_flight,
+        "rate_max_per_s": limits.rate,
+    }
+    if scenario.target.kind == "builtin":
+        return asdict(OPEN) | given
+    return ({} if is_remote(scenario.target) else {"slow_factor_max": None}) | given

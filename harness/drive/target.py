@@ -43,6 +43,8 @@ class Target(Protocol):
     """False: its streams end without [DONE]."""
     leave_out: tuple[str, ...]
     """Fields of a request that it refuses."""
+    notes: tuple[str, ...]
+    """What is odd about it, for people."""
 
     @property
     def pid(self) -> int | None:
@@ -103,6 +105,7 @@ class Builtin:
         self.model, self.api = str(self._info["model"]), "completions"
         self.wants_done = True
         self.leave_out: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
 
     @property
     def pid(self) -> int | None:
@@ -144,6 +147,7 @@ class Remote:
         self._answer = first_answer(self.url, target.model, target.key_env)
         self.model, self.api = self._answer.model, self._answer.api
         self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
+        self.notes = self._answer.notes
         check_metrics(self.metrics_url, target.metrics_preset)
 
     @property
@@ -186,6 +190,7 @@ class Command:
             self._answer = _ready(self._child, self.url, target)
             self.model, self.api = self._answer.model, self._answer.api
             self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
+            self.notes = self._answer.notes
             check_metrics(self.metrics_url, target.metrics_preset)
             self._pid = _serving_pid(self._child.pid, self.url)
         except BaseException:

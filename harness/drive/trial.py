@@ -20,6 +20,8 @@ from harness.plan.timeline import PlannedPhase
 TURN_S = 0.1
 SETTLE_S = 1.0
 """From the last reply to the audit: late completions of cancelled work come back in this time."""
+SETTLE_FOREIGN_S = 15.0
+"""The same for a target that we see by its gauges only, at most: some notice late that a client left."""
 GATE_ERRORS_MAX = 0.1
 WIND_UP_S = 3.0
 STOP_MARGIN_S = 10.0
@@ -128,9 +130,8 @@ class Trial:
 
     def _audit(self, scope: str) -> None:
         """Ask a target that has a ledger; one that does not answer leaves an event, and the judges miss the rows."""
-        pulse = self.pulse
-        until_ns = pulse.clock_ns() + int(SETTLE_S * 1e9)
-        while pulse.clock_ns() < until_ns:
+        pulse, since_ns = self.pulse, self.pulse.clock_ns()
+        while not self._settled((pulse.clock_ns() - since_ns) / 1e9):
             pulse.beat()
             self.sleep(TURN_S)
         try:
@@ -138,6 +139,16 @@ class Trial:
                 pulse.target.admin.audit(scope)
         except AdminGone as error:
             pulse.recorder.event(pulse.clock_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
+
+    def _settled(self, waited_s: float) -> bool:
+        """Whether nothing more will come back, as far as we can see."""
+        if waited_s < SETTLE_S:
+            return False
+        if self.pulse.target.admin is not None or self.pulse.target.metrics_url is None:
+            return True
+        # Samples come once a second, so one of after the last reply is in by now.
+        busy = any(self.pulse.tally.sensors.get(name) for name in ("server.running", "server.waiting"))
+        return waited_s >= SETTLE_FOREIGN_S or (waited_s >= 2 * SETTLE_S and not busy)
 
     def _wind_up(self) -> None:
         """A run that ends early still heals, lets open replies come in for a moment, and is looked at once more."""

@@ -10,6 +10,8 @@ from assertions.brief import Brief
 from assertions.judge import Need, NeedState, needs
 from faults import Catalogue, SpecError, resolve
 from harness.drive.switch import Occurrence
+from harness.load.config import CanaryConfig
+from harness.plan.bill import Cost, overdrawn
 from harness.plan.knobs import server_tables
 from harness.plan.occurrences import occurrences
 from harness.plan.served import unserved
@@ -27,17 +29,6 @@ CAPABILITIES = {
     "command": ("pid",),
     "url": (),
 }
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The bill: means over the planned time. None where only the target knows."""
-
-    requests: float | None
-    prompt_tokens: float | None
-    output_tokens: float | None
-    wall_s: float
-    wall_s_max: float
 
 
 @dataclass(frozen=True)
@@ -129,11 +120,16 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
     scenario = document.scenario
     phases = timeline(scenario)
     planned = occurrences(scenario, trial_s(phases))
-    problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
-    if problems:
-        raise ScenarioProblems(problems)
     load_s = sum(phase.planned_s for phase in phases if phase.name in ("warmup", "baseline", "trial", "recovery"))
     forecasts = {load.id: forecast(load, (0.0, load_s)) for load in scenario.load}
+    cost = _cost(phases, forecasts, load_s / scenario.canary.every)
+    problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
+    problems += [
+        document.source.problem(("limits", found.name), found.rule, found.cure)
+        for found in overdrawn(scenario.limits, cost, list(forecasts.values()))
+    ]
+    if problems:
+        raise ScenarioProblems(problems)
     plan = Plan(
         run_id=run_id,
         provenance=provenance,
@@ -143,7 +139,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
         phases=phases,
         occurrences=tuple(planned),
         forecasts=forecasts,
-        cost=_cost(phases, forecasts),
+        cost=cost,
     )
     found = needs(Brief.from_plan(plan.to_json()))
     refused = [_refused_check(document, need) for need in found if need.state is NeedState.REFUSED]
@@ -205,15 +201,15 @@ def _refused_check(document: Document, need: Need) -> Problem:
     return document.source.problem(("check", index, "that"), rule, need.cure or "")
 
 
-def _cost(phases: tuple[PlannedPhase, ...], forecasts: dict[str, Forecast]) -> Cost:
+def _cost(phases: tuple[PlannedPhase, ...], forecasts: dict[str, Forecast], canaries: float) -> Cost:
     def total(values: list[float | None]) -> float | None:
         return None if None in values else sum(value for value in values if value is not None)
 
-    seen = list(forecasts.values())
+    seen, canary = list(forecasts.values()), CanaryConfig()
     return Cost(
-        requests=total([one.requests for one in seen]),
-        prompt_tokens=total([one.prompt_tokens for one in seen]),
-        output_tokens=total([one.output_tokens for one in seen]),
+        requests=total([canaries, *(one.requests for one in seen)]),
+        prompt_tokens=total([canaries * canary.prompt_tokens, *(one.prompt_tokens for one in seen)]),
+        output_tokens=total([canaries * canary.output_tokens, *(one.output_tokens for one in seen)]),
         wall_s=sum(phase.planned_s for phase in phases),
         wall_s_max=sum(phase.max_s for phase in phases),
     )

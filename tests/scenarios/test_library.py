@@ -17,11 +17,13 @@ NAMES = (
     "azure-code-replay",
     "cancel-storm",
     "clean",
+    "demo",
     "first-soak",
     "hang-and-recover",
     "nightly-two-tenants",
     "pool-oom",
     "pr-cut-and-oom",
+    "your-server",
 )
 
 

@@ -1,11 +1,15 @@
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
+import requests
 
-from harness.drive.preflight import TargetProblem, first_answer
+from harness.drive.preflight import Answer, NotReady, TargetProblem, _ask_for_stream, first_answer
+from tests.harness.load.misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, send
 
 GOOD = (200, "application/json", json.dumps({"choices": [{"text": "x"}]}))
 MODELS = (200, "application/json", json.dumps({"data": [{"id": "m"}]}))
@@ -16,11 +20,14 @@ PAGE = (200, "text/html", "<html>welcome</html>")
 def serve() -> Iterator:
     servers = []
 
-    def start(answers: dict[str, tuple[int, str, str]]) -> str:
+    def start(answers: dict[str, Any]) -> str:
+        """What each path answers: status, content type and body, or a function of the asked body that says so."""
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                status, kind, body = answers.get(self.path, (404, "text/plain", "no such page"))
+                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                answer = answers.get(self.path, (404, "text/plain", "no such page"))
+                status, kind, body = answer(json.loads(asked)) if callable(answer) else answer
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body.encode())))
@@ -87,3 +94,68 @@ def test_missing_key_variable_is_named(monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(TargetProblem, match="NO_SUCH_KEY, which is not set"):
         first_answer("http://127.0.0.1:9", "m", "NO_SUCH_KEY")
+
+
+def test_the_dialect_of_a_stream_without_done_is_told():
+    whole = [send(HEAD_SSE, chunk(event("a", "stop")), LAST_CHUNK)]
+    with Misbehaving(*whole) as server:
+        found = _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 5.0)
+    assert isinstance(found, Answer)
+    assert not found.wants_done
+    assert "end without [DONE]" in found.notes[0]
+
+
+def test_a_stream_with_done_has_no_notes():
+    with Misbehaving(send(HEAD_SSE, chunk(event("a", "stop")), chunk(DONE), LAST_CHUNK)) as server:
+        assert _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 5.0) == Answer("m", "chat")
+
+
+def test_fields_that_a_strict_server_refuses_are_left_out(serve):
+    refused = []
+
+    def strict(body: dict[str, object]) -> tuple[int, str, str]:
+        unknown = [name for name in ("seed", "stream_options") if name in body]
+        refused.append(unknown)
+        return (422, "application/json", f'{{"detail": "unknown {unknown}"}}') if unknown else GOOD
+
+    answer = first_answer(serve({"/v1/models": MODELS, "/v1/completions": strict}), None, None)
+    assert answer.leave_out == ("stream_options", "seed")
+    assert "refuses stream_options and seed" in answer.notes[0]
+
+
+def test_api_whose_streams_are_garbage_is_passed_over(serve):
+    def garbled(body: dict[str, object]) -> tuple[int, str, str]:
+        return (200, "text/event-stream", "data: {what\n\n") if body.get("stream") else GOOD
+
+    both = {"/v1/models": MODELS, "/v1/completions": garbled}
+    assert first_answer(serve({**both, "/v1/chat/completions": GOOD}), None, None).api == "chat"
+    with pytest.raises(TargetProblem, match="as a stream: malformed"):
+        first_answer(serve(both), None, None)
+
+
+def test_server_that_says_it_is_not_ready_is_told_from_one_that_is_wrong(serve):
+    loading = (503, "application/json", '{"error": "loading model"}')
+    with pytest.raises(NotReady, match="loading model"):
+        first_answer(serve({"/v1/completions": loading}), "m", None)
+
+
+def test_page_that_never_ends_does_not_hold_us():
+    def drip(server: Misbehaving, peer: socket.socket) -> None:
+        while not server.released.wait(0.02):
+            peer.sendall(b"tick ")
+
+    with Misbehaving(send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"), drip) as server:
+        with pytest.raises(TargetProblem, match="text/plain that is no JSON"):
+            first_answer(server.url, "m", None, timeout_s=0.2)
+        server.released.set()
+
+
+def test_endless_stream_does_not_hold_us():
+    def talk(server: Misbehaving, peer: socket.socket) -> None:
+        while not server.released.wait(0.02):
+            peer.sendall(chunk(event("on and on ")))
+
+    with Misbehaving(send(HEAD_SSE), talk) as server:
+        said = _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 0.3)
+        server.released.set()
+    assert "as a stream: timeout" in str(said)

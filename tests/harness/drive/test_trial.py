@@ -233,3 +233,27 @@ def test_wall_limit_ends_the_run(bench):
     trial = bench(extra='[limits]\nwall = "5s"\n')
     reason = trial.run()
     assert "limits.wall" in reason.text
+
+
+def rest_s(trial: Bench, gauge: float, idle_at_s: int | None) -> float:
+    """How long the drain took, with a foreign target whose gauge of running requests is idle from that second on."""
+    trial.target.admin, trial.target.metrics_url = None, "http://127.0.0.1:1/metrics"
+    trial.pulse.tally.sensors["server.running"] = gauge
+    if idle_at_s is not None:
+        trial.at[idle_at_s] = lambda: trial.pulse.tally.sensors.update({"server.running": 0.0})
+    assert trial.run() is None
+    query = "SELECT start_ns, end_ns FROM phase WHERE name = 'drain'"
+    start_ns, end_ns = trial.recorder._connection.execute(query).fetchone()
+    return (end_ns - start_ns) / NS
+
+
+@pytest.mark.parametrize(
+    ("gauge", "idle_at_s", "least_s", "most_s"),
+    [
+        (0.0, None, 1.9, 2.3),  # idle, and a sample of after the last reply has come
+        (2.0, 20, 4.0, 8.0),  # it noticed late that its clients left
+        (2.0, None, 14.9, 15.3),  # it never does, and is not waited for for ever
+    ],
+)
+def test_foreign_target_is_given_time_to_give_back_what_its_clients_left(bench, gauge, idle_at_s, least_s, most_s):
+    assert least_s <= rest_s(bench(), gauge, idle_at_s) <= most_s

@@ -100,3 +100,45 @@ def test_load_goes_to_loopback_or_to_what_was_typed_out():
     assert "--allow-host example.org:8000" in (at("http://example.org:8000") or "")
     assert at("http://example.org:8000", "example.org:8000") is None
     assert at("http://example.org:8000", "example.org:80") is not None
+
+
+LOOPBACK = """
+[target]
+kind = "url"
+url = "http://127.0.0.1:8000"
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("requests = 100", "requests = 100, and this plan sends about 16"),
+        ("tokens = 900", "tokens = 900, and this plan asks for about"),
+        ("wall = '30s'", "wall = 30 s, and this plan takes about 7"),
+        ("rate = '1/s'", "rate = 1/s, and the loads come at 2/s"),
+    ],
+)
+def test_limit_that_is_sure_to_cut_the_run_short_is_refused_with_its_place(limits: str, said: str):
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(SMALL + LOOPBACK + f"[limits]\n{limits}\n")
+    assert said in str(caught.value)
+    assert f"limits.{limits.partition(' ')[0]}" in str(caught.value)
+
+
+def test_limits_with_room_are_kept():
+    limits = "[limits]\nrequests = 300\ntokens = 90000\nrate = '3/s'\nin_flight = 4\nwall = '5m'\n"
+    assert plan_of(SMALL + LOOPBACK + limits).cost.requests == pytest.approx(150 + 15, abs=3)
+
+
+def test_server_seen_from_outside_has_what_it_shows_and_nothing_is_planned_that_nobody_could_decide():
+    def states(more: str) -> dict[str, str]:
+        return {need.judge: str(need.state) for need in plan_of(SMALL + LOOPBACK + more).needs}
+
+    bare = states("")
+    assert bare["reclamation"] == bare["invariants"] == bare["leak.rss_anon"] == "not_judged"
+    assert bare["answered"] == bare["alive"] == bare["load"] == "planned"
+    assert states("[canary]\nevery = '2s'\n")["tokens"] == "planned"
+    assert states("[canary]\nevery = '4s'\n")["tokens"] == "not_judged"
+    watched = states("metrics = 'http://127.0.0.1:8000/metrics'\npid = 1\n")
+    assert watched["reclamation"] == "planned"
+    assert watched["invariants"] == watched["leak.kv_live"] == "not_judged"
