@@ -1,7 +1,7 @@
-"""Attention over paged KV, the fast way: gather the blocks of a row side by side, then fused attention.
+"""Attention over paged KV, the fast way: gather the pages of each row and head side by side, then attend.
 
 The query heads that share one KV head are laid out as more query rows of that head, so grouped queries cost no copy of
-K and V.
+K and V. For single queries two batched products beat the fused kernel, which is made for long ones.
 """
 
 import torch
@@ -45,42 +45,39 @@ def attend(
     for chunk in layout.chunks:
         part = slice(chunk.first, chunk.last)
         if chunk.mask is None:
-            output[part] = _attend_chunk(queries[part], keys[part], values[part], None)
+            held = keys[part].transpose(0, 1), values[part].transpose(0, 1)
         else:
-            held_keys, held_values = gather(chunk, kv, layer, space)
-            output[part] = _attend_chunk(queries[part], held_keys, held_values, chunk.mask)
+            held = gather(chunk, 1, kv, layer, space)
+        output[part] = _attend_chunk(queries[part], *held, chunk.mask)
     return output
 
 
-def gather(rows: DecodeRows | Chunk, kv: PagedKv, layer: int, space: Workspace) -> tuple[Tensor, Tensor]:
-    """K and V of all tokens in `rows.blocks`, [tokens, kv_heads, head_dim] each, in the order of the table."""
-    store = kv.keys[layer]
-    shape = (len(rows.blocks), *store.shape[1:])
-    keys = torch.index_select(store, 0, rows.blocks, out=space.take("keys", shape, store.dtype))
-    values = torch.index_select(kv.values[layer], 0, rows.blocks, out=space.take("values", shape, store.dtype))
-    return keys.flatten(0, 1), values.flatten(0, 1)
+def gather(asked: DecodeRows | Chunk, rows: int, kv: PagedKv, layer: int, space: Workspace) -> tuple[Tensor, Tensor]:
+    """K and V behind `asked.pages`, [rows * kv_heads, length, head_dim] each, in the order of the block tables."""
+    held = []
+    for name, store in (("keys", kv.keys[layer]), ("values", kv.values[layer])):
+        pages = store.flatten(0, 1)
+        room = space.take(name, (len(asked.pages), *pages.shape[1:]), store.dtype)
+        gathered = torch.index_select(pages, 0, asked.pages, out=room)
+        held.append(gathered.view(rows * store.shape[1], asked.length, store.shape[3]))
+    return held[0], held[1]
 
 
 def _attend_rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, layer: int, space: Workspace) -> Tensor:
-    keys, values = gather(decode, kv, layer, space)
-    kv_heads, head_dim = keys.shape[1:]
-    held = (decode.rows, decode.length, kv_heads, head_dim)
-    grouped = queries.reshape(decode.rows, kv_heads, -1, head_dim)
-    output = functional.scaled_dot_product_attention(
-        grouped, keys.view(held).transpose(1, 2), values.view(held).transpose(1, 2), attn_mask=decode.mask
-    )
-    return output.reshape(decode.rows, -1)
+    keys, values = gather(decode, decode.rows, kv, layer, space)
+    head_dim = queries.shape[2]
+    grouped = (queries * head_dim**-0.5).view(len(keys), -1, head_dim)
+    scores = torch.bmm(grouped, keys.transpose(1, 2))
+    scores.view(decode.rows, -1, grouped.shape[1], decode.length).add_(decode.mask)
+    return torch.bmm(torch.softmax(scores, 2), values).view(decode.rows, -1)
 
 
 def _attend_chunk(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    tokens, heads, head_dim = queries.shape
-    kv_heads = keys.shape[1]
-    shared = (kv_heads, heads // kv_heads, len(keys), head_dim)
+    """`keys` and `values` are [kv_heads, length, head_dim]; without a mask the chunk is causal over itself."""
+    tokens, _, head_dim = queries.shape
+    grouped = queries.transpose(0, 1).reshape(len(keys), -1, tokens, head_dim)
+    shared = (len(keys), grouped.shape[1], *keys.shape[1:])
     output = functional.scaled_dot_product_attention(
-        queries.transpose(0, 1).reshape(kv_heads, -1, tokens, head_dim),
-        keys.transpose(0, 1)[:, None].expand(shared),
-        values.transpose(0, 1)[:, None].expand(shared),
-        attn_mask=mask,
-        is_causal=mask is None,
+        grouped, keys[:, None].expand(shared), values[:, None].expand(shared), attn_mask=mask, is_causal=mask is None
     )
     return output.flatten(0, 1).transpose(0, 1).reshape(tokens, -1)

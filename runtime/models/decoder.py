@@ -58,7 +58,7 @@ class Decoder:
         turned = rope.rotate(turning, cosine, sine)
         queries, keys = turned[:, : config.heads], turned[:, config.heads :]
         count = layout.count
-        kv.write(index, layout.slots, keys[:count], values[:count])
+        kv.write(index, layout.places, keys[:count], values[:count])
         return self._attend(layout, queries, keys, values, kv, index, self._space)
 
 

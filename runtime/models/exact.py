@@ -51,20 +51,20 @@ def _tiled(
     """Running softmax over tiles; `queries` and the answer are [count, kv_heads, query rows, head_dim]."""
     asked = queries.shape[2]
     queries, mask = _enough_rows(queries, mask)
-    keys, values = (held.view(count, rows.length, *held.shape[1:]) for held in gather(rows, kv, layer, space))
+    keys, values = (held.view(count, -1, *held.shape[1:]) for held in gather(rows, count, kv, layer, space))
     scaled = queries * queries.shape[-1] ** -0.5
     highest = queries.new_full((*queries.shape[:3], 1), -torch.inf)
     total = queries.new_zeros((*queries.shape[:3], 1))
     output = torch.zeros_like(queries)
     for start in range(0, rows.length, TILE):
         tile = slice(start, start + TILE)
-        scores = scaled @ keys[:, tile].permute(0, 2, 3, 1).contiguous() + mask[..., tile]
+        scores = scaled @ keys[:, :, tile].transpose(2, 3).contiguous() + mask[..., tile]
         # The first tile holds token 0, which everybody sees: `highest` is finite from there on.
         risen = torch.maximum(highest, scores.amax(-1, keepdim=True))
         shares = (scores - risen).exp_()
         fade = (highest - risen).exp_()
         total = total * fade + shares.sum(-1, keepdim=True)
-        output = output * fade + shares @ values[:, tile].transpose(1, 2).contiguous()
+        output = output * fade + shares @ values[:, :, tile].contiguous()
         highest = risen
     return (output / total)[:, :, :asked]
 

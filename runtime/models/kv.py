@@ -1,16 +1,23 @@
 """The K and V tensors of one model: one pair a layer, in pages, with one dummy block behind the real ones.
 
-    keys[layer], values[layer]    [blocks + 1, block_tokens, kv_heads, head_dim]
+    keys[layer], values[layer]    [blocks + 1, kv_heads, block_tokens, head_dim]
     slot                          block * block_tokens + offset; block number `blocks` is the dummy
+    page                          block * kv_heads + head: what one head holds of one block, contiguous
 
-One tensor a layer because a single stacked one makes compiled steps copy all of it. The dummy block takes what padding
-writes and fills up short block tables, so that padding never touches a request's KV.
+Heads come before tokens, so that gathering a row's pages gives each head its whole past in one piece: attention over it
+is two plain batched products, 1.1 to 3 times as fast as over token-major pages. One tensor a layer because a single
+stacked one makes compiled steps copy all of it. The dummy block takes what padding writes and fills up short block
+tables, so that padding never touches a request's KV.
 """
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from runtime.models.config import DecoderConfig
+
+Ints = npt.NDArray[np.int64]
 
 
 class PagedKv:
@@ -25,7 +32,8 @@ class PagedKv:
     ) -> None:
         self.blocks = blocks
         self.block_tokens = block_tokens
-        shape = (blocks + 1, block_tokens, config.kv_heads, config.head_dim)
+        self._heads = np.arange(config.kv_heads)
+        shape = (blocks + 1, config.kv_heads, block_tokens, config.head_dim)
         # Written to at once: `torch.zeros` maps pages at first use, and a soak would take that for a leak.
         self.keys = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
         self.values = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
@@ -40,7 +48,18 @@ class PagedKv:
         """All of K and V."""
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
 
-    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store one entry [kv_heads, head_dim] a token at its slot."""
-        self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
-        self.values[layer].flatten(0, 1).index_copy_(0, slots, values)
+    def pages(self, tables: Ints) -> Tensor:
+        """The pages of block tables [rows, blocks], in the order [rows, kv_heads, blocks], flat."""
+        return torch.from_numpy((tables[:, None, :] * len(self._heads) + self._heads[:, None]).reshape(-1))
+
+    def places(self, slots: Ints) -> Tensor:
+        """Where `write` puts one head's entry of one token, in the order [tokens, kv_heads], flat."""
+        blocks, offsets = np.divmod(slots, self.block_tokens)
+        pages = blocks[:, None] * len(self._heads) + self._heads
+        return torch.from_numpy((pages * self.block_tokens + offsets[:, None]).reshape(-1))
+
+    def write(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store `keys` and `values` [tokens, kv_heads, head_dim] at their `places`."""
+        for store, fresh in ((self.keys[layer], keys), (self.values[layer], values)):
+            width = store.shape[-1]
+            store.view(-1, width).index_copy_(0, places, fresh.reshape(-1, width))

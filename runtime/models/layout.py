@@ -6,7 +6,6 @@
 A batch of decode rows only is the fast path: its queries are the flat tokens as they are.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from runtime.core.work import Ints, Work
+from runtime.models.kv import PagedKv
 
 TILE = 64
 """Tokens in one KV tile of exact mode."""
@@ -27,8 +27,8 @@ class DecodeRows:
 
     at: Tensor | None
     """Their places in the flat tokens; None when the batch holds nothing else."""
-    blocks: Tensor
-    """[rows * blocks a row], short tables filled up with the dummy block."""
+    pages: Tensor
+    """Of all rows (PagedKv.pages), short block tables filled up with the dummy block."""
     rows: int
     length: int
     """Tokens gathered a row: blocks a row times block_tokens."""
@@ -42,7 +42,7 @@ class Chunk:
 
     first: int
     last: int
-    blocks: Tensor
+    pages: Tensor
     length: int
     mask: Tensor | None
     """[tokens, length]; None for the first chunk of a sequence, which is plainly causal over itself."""
@@ -54,8 +54,10 @@ class Layout:
 
     tokens: Tensor
     positions: Tensor
-    slots: Tensor
-    """Of the real tokens; `tokens` and `positions` may be padded past them."""
+    count: int
+    """Real tokens; `tokens` and `positions` may be padded past them."""
+    places: Tensor
+    """Where the real tokens' KV goes (PagedKv.places)."""
     decode: DecodeRows | None
     chunks: tuple[Chunk, ...]
     picked: Tensor
@@ -63,27 +65,21 @@ class Layout:
     picked_rows: tuple[int, ...]
     """The rows behind `picked`."""
 
-    @property
-    def count(self) -> int:
-        """Real tokens."""
-        return len(self.slots)
 
-
-def lay_out(work: Work, block_tokens: int, dummy_block: int, exact: bool = False) -> Layout:
+def lay_out(work: Work, kv: PagedKv, exact: bool = False) -> Layout:
     """Arrange `work`; in exact mode everything is padded to sizes that do not depend on the company in the batch."""
     lengths = np.diff(work.row_starts)
     single = lengths == 1
-    chunks = tuple(
-        _chunk(work, row, block_tokens, dummy_block, exact) for row in np.flatnonzero(~single & (lengths > 0)).tolist()
-    )
+    chunks = tuple(_chunk(work, row, kv, exact) for row in np.flatnonzero(~single & (lengths > 0)).tolist())
     rows = np.flatnonzero(single)
-    decode = _decode_rows(work, rows, block_tokens, dummy_block, exact, alone=not chunks) if len(rows) else None
+    decode = _decode_rows(work, rows, kv, exact, alone=not chunks) if len(rows) else None
     picked_rows = tuple(row for row, sampling in enumerate(work.sampling) if sampling is not None)
     picked = work.row_starts[1:][list(picked_rows)] - 1
     return Layout(
         tokens=torch.from_numpy(_padded(work.token_ids, exact)),
         positions=torch.from_numpy(_padded(work.positions, exact)),
-        slots=torch.from_numpy(work.slots),
+        count=work.tokens,
+        places=kv.places(work.slots),
         decode=decode,
         chunks=chunks,
         picked=torch.from_numpy(_padded(picked, exact)),
@@ -91,40 +87,37 @@ def lay_out(work: Work, block_tokens: int, dummy_block: int, exact: bool = False
     )
 
 
-def _decode_rows(
-    work: Work, rows: Ints, block_tokens: int, dummy_block: int, exact: bool, *, alone: bool
-) -> DecodeRows:
+def _decode_rows(work: Work, rows: Ints, kv: PagedKv, exact: bool, *, alone: bool) -> DecodeRows:
     contexts = work.context_lens[rows]
-    width = _blocks_for(int(contexts.max()), block_tokens, exact)
-    tables = np.full((len(rows), width), dummy_block, dtype=np.int64)
-    for index, row in enumerate(rows.tolist()):
-        table = work.block_tables[row][:width]
-        tables[index, : len(table)] = table
-    length = width * block_tokens
+    width = _blocks_for(int(contexts.max()), kv.block_tokens, exact)
+    tables = np.array([_table(work, row, width, kv) for row in rows.tolist()], dtype=np.int64)
+    length = width * kv.block_tokens
     mask = np.where(np.arange(length) < contexts[:, None], np.float32(0), np.float32(-np.inf))
     return DecodeRows(
         at=None if alone else torch.from_numpy(work.row_starts[rows]),
-        blocks=torch.from_numpy(tables.reshape(-1)),
+        pages=kv.pages(tables),
         rows=len(rows),
         length=length,
         mask=torch.from_numpy(mask)[:, None, None, :],
     )
 
 
-def _chunk(work: Work, row: int, block_tokens: int, dummy_block: int, exact: bool) -> Chunk:
+def _chunk(work: Work, row: int, kv: PagedKv, exact: bool) -> Chunk:
     first, last = int(work.row_starts[row]), int(work.row_starts[row + 1])
     context = int(work.context_lens[row])
     begin = context - (last - first)
-    width = _blocks_for(context, block_tokens, exact)
-    table: Sequence[int] = work.block_tables[row][:width]
-    blocks = np.full(width, dummy_block, dtype=np.int64)
-    blocks[: len(table)] = table
-    length = width * block_tokens
+    width = _blocks_for(context, kv.block_tokens, exact)
+    length = width * kv.block_tokens
     mask = None
     if begin or exact:
         seen = np.arange(length)[None, :] <= np.arange(begin, context)[:, None]
         mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
-    return Chunk(first, last, torch.from_numpy(blocks), length, mask)
+    return Chunk(first, last, kv.pages(np.array([_table(work, row, width, kv)])), length, mask)
+
+
+def _table(work: Work, row: int, width: int, kv: PagedKv) -> list[int]:
+    table = list(work.block_tables[row][:width])
+    return table + [kv.dummy_block] * (width - len(table))
 
 
 def _blocks_for(tokens: int, block_tokens: int, exact: bool) -> int:

@@ -32,5 +32,5 @@ class PagedModel:
     @torch.inference_mode()
     def logits(self, work: Work) -> tuple[tuple[int, ...], Tensor]:
         """The rows that are sampled, and their logits; K and V are written as in `run`."""
-        layout = lay_out(work, self.kv.block_tokens, self.kv.dummy_block, self.decoder.exact_mode)
+        layout = lay_out(work, self.kv, self.decoder.exact_mode)
         return layout.picked_rows, self.decoder.forward(layout, self.kv)

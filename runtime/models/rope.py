@@ -16,8 +16,8 @@ def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
     `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is.
     """
-    tokens, count, width = heads.shape
-    swapped = heads.view(tokens, count, 2, width // 2).flip(2).view(tokens, count, width)
+    half = heads.shape[2] // 2
+    swapped = torch.cat((heads[..., half:], heads[..., :half]), 2)
     return (heads * cosine).addcmul_(swapped, sine)
 
 
