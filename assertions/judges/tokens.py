@@ -50,7 +50,7 @@ def decide(case: Case) -> Judged:
     limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {case.brief.canary_compared_min:.0%} compared"
     figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()}
     figures |= {"compared_share": share, "bystanders": float(len(twins & compared))}
-    drift = f"; {len(groups[Likeness.DRIFT])} differ by rounding only" if groups[Likeness.DRIFT] else ""
+    drift = f"; {len(groups[Likeness.DRIFT])} of them differ by rounding only" if groups[Likeness.DRIFT] else ""
     if selves.usual and groups[Likeness.DRIFT]:
         drift = f"; {len(groups[Likeness.DRIFT])} part, as some did before the trial: it rounds as its batches fall"
     if corrupt := groups[Likeness.CORRUPT]:
@@ -95,7 +95,8 @@ def decide(case: Case) -> Judged:
             figures=figures,
         )
     said = _said(case.brief, selves, len(compared - twins), len(twins & compared))
-    return Judged(NAME, State.PASS, said + drift, limit=limit, figures=figures)
+    observed = f"{len(compared - twins)} canaries and {len(twins & compared)} bystanders compared"
+    return Judged(NAME, State.PASS, said + drift, limit=limit, observed=observed, figures=figures)
 
 
 def _canaries_answered(case: Case, selves: Agreement) -> set[str]:

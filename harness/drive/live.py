@@ -1,6 +1,6 @@
 """A live trial: real processes, real HTTP, real time. Everything started here is ended here, however it goes.
 
-reference -> recorder -> target -> load process -> sampler -> phases -> all of it back in reverse
+reference -> recorder -> target -> load process -> sampler -> phases -> all of it back in reverse -> twins
 """
 
 import os
@@ -20,6 +20,7 @@ from harness.drive.surroundings import surroundings
 from harness.drive.switch import Occurrence, Switch
 from harness.drive.target import Target
 from harness.drive.trial import Trial
+from harness.drive.twins import compare_twins
 from harness.plan.plan import Plan
 from harness.plan.timeline import PlannedPhase
 from harness.record.recorder import HistoryFull, Recorder
@@ -50,6 +51,8 @@ def drive(
     try:
         with recorder:
             early = _drive(plan, hidden, directory, recorder, stop, show, say)
+            if "exact" in plan.capabilities and (early is None or early.by != "signal"):
+                compare_twins(plan, recorder, say)
         return Ending(early)
     except HistoryFull as error:
         say(f"{error}. The run ends here; what was recorded before is judged.")
@@ -69,6 +72,8 @@ def _drive(
         say(f"starting the target ({plan.scenario.target.kind})")
         target = targets.start(plan, directory)
         started.callback(_stop, target, recorder)
+        for note in target.notes:
+            say(f"about this target: {note}")
         for key, value in target.facts().items():
             recorder.meta(f"target.{key}", value)
         load = LoadProcess(plan, target, directory)

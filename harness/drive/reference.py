@@ -1,12 +1,14 @@
-"""What the canaries must answer: computed before the trial by another process, in exact mode, one request at a time.
+"""What greedy requests must answer: computed by another process, in exact mode, one request at a time.
 
-No scheduler, no batch, no pool and no fault has touched these numbers, so agreement with them means something.
+No scheduler, no batch, no pool and no fault has touched these numbers, so agreement with them means something. Before
+the trial for the canaries; after it, when the server is gone, for bystanders (harness.drive.twins).
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness.load.config import CanaryConfig
@@ -18,7 +20,16 @@ REFERENCE_MAX_S = 300.0
 
 
 class ReferenceFailed(Exception):
-    """The reference could not be computed, so the canaries would mean nothing."""
+    """The reference could not be computed, so what it is held against would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A question for the reference; `id` names the answer."""
+
+    id: str
+    text: str
+    max_tokens: int
 
 
 def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -> Reference | None:
@@ -27,22 +38,29 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
         return None
     say("computing the canaries' reference (exact mode, one request at a time)")
     canary = CanaryConfig()
-    prompts = [canary_text(plan.scenario.seed, index, canary.prompt_tokens) for index in range(canary.prompts)]
+    texts = [canary_text(plan.scenario.seed, index, canary.prompt_tokens) for index in range(canary.prompts)]
+    prompts = [Prompt(sha(text), text, canary.output_tokens) for text in texts]
+    digest, answers = exact_answers(plan, prompts, REFERENCE_MAX_S)
+    reference = Reference(f"exact {digest[:16]}", answers)
+    write_reference(directory / "reference.json", reference)
+    return reference
+
+
+def exact_answers(plan: Plan, prompts: Sequence[Prompt], most_s: float) -> tuple[str, dict[str, Answer]]:
+    """The weights' digest, and each prompt's answer by its id. Raises ReferenceFailed."""
     argv = [sys.executable, "-m", "runtime.models.reference"]
     model = plan.scenario.target.model or plan.scenario.target.knobs.get("model")
     if model is not None:
         argv += ["--model", str(model)]
-    asked = [{"id": sha(text), "text": text, "max_tokens": canary.output_tokens} for text in prompts]
-    done = subprocess.run(
-        argv, input=json.dumps({"prompts": asked}), capture_output=True, text=True, timeout=REFERENCE_MAX_S
-    )
+    asked = json.dumps({"prompts": [asdict(prompt) for prompt in prompts]})
+    try:
+        done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=most_s)
+    except subprocess.TimeoutExpired:
+        raise ReferenceFailed(f"the exact reference had no answer to {len(prompts)} prompts in {most_s:g} s") from None
     if done.returncode != 0:
         raise ReferenceFailed(f"the exact reference ended with code {done.returncode}: {done.stderr.strip()[-400:]}")
     said = json.loads(done.stdout)
-    answers = {
+    return said["weights_digest"], {
         one["id"]: Answer(tuple(one["names"]), tuple(one["logprobs"]), tuple(one["margins"]), one["text"])
         for one in said["replies"]
     }
-    reference = Reference(f"exact {said['weights_digest'][:16]}", answers)
-    write_reference(directory / "reference.json", reference)
-    return reference

@@ -1,0 +1,136 @@
+"""Bystanders and their twins: did anybody get another answer than they would have got without any fault?
+
+    history -> good replies, those beside a fire first -> their prompts again, from their plan rows
+            -> the exact reference, one at a time       -> a row of table canary each, reference "twin"
+
+Load requests are greedy and their prompts follow from the seed, so the twin of a run without faults needs no second
+run. Done when the load has ended and the server is gone: it takes no processor from what is measured.
+"""
+
+import hashlib
+import itertools
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.brief import Brief
+from assertions.history import History
+from assertions.windows import in_flight, touched, windows
+from harness.drive.reference import Prompt, ReferenceFailed, exact_answers
+from harness.load.prompt import prompt_text, sha
+from harness.plan.plan import Plan
+from harness.record.canary import CORRUPT_ABOVE, DRIFT_BELOW, Answer
+from harness.record.recorder import Recorder
+from scenarios.arrivals import Ask, arrivals, turns
+from scenarios.load import Load
+
+TWINS_MAX = 64
+TWINS_MAX_S = 60.0
+
+
+@dataclass(frozen=True)
+class Bystander:
+    """A good reply, as the history has it. `text_sha` is None when it had no text."""
+
+    request: str
+    load: str
+    plan_row: int
+    prompt_sha: str
+    output_tokens_max: int
+    text_sha: str | None
+
+
+def compare_twins(plan: Plan, recorder: Recorder, say: Callable[[str], None]) -> None:
+    """Write what was found into the history. What keeps us from comparing is an event there, and never silence.
+
+    Raises HistoryFull.
+    """
+    recorder.pump()
+    brief = Brief.from_plan(plan.to_json())
+    with History.open(recorder.path) as history:
+        # Of the run's last moment: to the judges the run must not look longer than it was.
+        over_ns = recorder.start_ns + history.end_ns
+        bystanders = _bystanders(recorder, choose(history, brief, TWINS_MAX))
+    say(f"comparing {len(bystanders)} bystanders with their fault-free twins")
+    try:
+        twins = _twins(plan, bystanders)
+        rows = [{"request": each.request, **held_against(each, twins[each.request])} for each in bystanders]
+    except Exception as error:  # whatever it is, the run shall have its verdict, and the judge sees the event
+        recorder.event(over_ns, "harness", "twins_failed", None, f"{type(error).__name__}: {error}")
+        say(f"bystanders could not be compared: {error}")
+        return
+    for row in rows:
+        recorder.put("canary", reference="twin", **row)
+    recorder.event(over_ns, "harness", "twins_compared", len(rows), None)
+
+
+def choose(history: History, brief: Brief, most: int) -> list[str]:
+    """Good replies to compare: in flight when a fault fired, then in some fault's window, then any. Drawn by seed."""
+    requests, found = history.requests, windows(history, brief)
+    at_fire = np.zeros(len(requests), dtype=bool)
+    for fire in (fire for window in found for fire in window.fires):
+        at_fire |= in_flight(requests, fire.t_ns)
+    rank = np.where(at_fire, 0, np.where(touched(requests, found), 1, 2))
+    rows = np.flatnonzero(requests.ok & requests.kind.among("load", "probe")).tolist()
+    ranked = sorted((int(rank[row]), _draw(brief, requests.id[row]), requests.id[row]) for row in rows)
+    return [name for _, _, name in ranked[:most]]
+
+
+def held_against(bystander: Bystander, twin: Answer) -> dict[str, object]:
+    """The columns of a comparison. Only digests of whole texts meet, so where they part is not known.
+
+    A difference is corruption when no choice of the twin was so close that rounding could have turned it; where one
+    was, it may be benign.
+    """
+    assert twin.tokens is not None
+    assert twin.margins is not None
+    if bystander.text_sha == (sha(twin.text) if twin.text else None):
+        return {"compared": len(twin.tokens), "state": "equal"}
+    closest = min((margin for margin in twin.margins if margin is not None), default=0.0)
+    state = "corrupt" if closest > CORRUPT_ABOVE else "drift" if closest < DRIFT_BELOW else "unknown"
+    return {"compared": len(twin.tokens), "margin": closest, "state": state}
+
+
+def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:
+    """What each would have been told, by request. Raises ReferenceFailed."""
+    of_load: dict[str, list[Bystander]] = defaultdict(list)
+    for each in bystanders:
+        of_load[each.load].append(each)
+    prompts = []
+    for load, members in of_load.items():
+        asks = _asks(plan.scenario.load_named(load), plan.scenario.seed, {each.plan_row for each in members})
+        for each in members:
+            text = prompt_text(asks[each.plan_row].parts)
+            if sha(text) != each.prompt_sha:
+                raise ReferenceFailed(f"the plan row of {each.request} gives another prompt than was sent")
+            prompts.append(Prompt(each.request, text, each.output_tokens_max))
+    return exact_answers(plan, prompts, TWINS_MAX_S)[1] if prompts else {}
+
+
+def _asks(load: Load, seed: int, wanted: set[int]) -> dict[int, Ask]:
+    """Rows of a load's plan by number; they come in order, so the last one wanted ends it."""
+    if load.arrivals != "closed":
+        rows = itertools.takewhile(lambda row: row.n <= max(wanted), arrivals(load, seed))
+        return {row.n: row for row in rows if row.n in wanted}
+    assert load.users is not None
+    users = load.users
+    return {n: next(itertools.islice(turns(load, seed, n % users), n // users, None)) for n in wanted}
+
+
+def _bystanders(recorder: Recorder, names: list[str]) -> list[Bystander]:
+    query = """SELECT q.id, q.load, q.plan_row, q.prompt_sha, q.output_tokens_max, p.text_sha
+               FROM request q JOIN reply p ON p.request = q.id WHERE q.id = ? LIMIT 1"""
+    connection = sqlite3.connect(f"{recorder.path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        return [Bystander(*connection.execute(query, (name,)).fetchone()) for name in names]
+    finally:
+        connection.close()
+
+
+def _draw(brief: Brief, request: str) -> bytes:
+    """The same for the same plan row in every run of a seed: a request's id begins with the run's."""
+    row = request.removeprefix(f"{brief.run.run_id}-")
+    return hashlib.blake2b(f"{brief.run.seed}/twin/{row}".encode(), digest_size=8).digest()
