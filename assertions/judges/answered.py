@@ -82,6 +82,8 @@ def _outcomes(case: Case) -> Iterator[Evidence]:
             continue
         near = next((window for window, whom in hurt if row in whom.rows), None)
         why = f"fault {near.name} allows {', '.join(sorted(near.expect.outcomes))}" if near else "no fault allows it"
+        if requests.kind[row] == "malformed":
+            why = "malformed on purpose, it must be refused with a 4xx"
         http = "" if np.isnan(requests.http[row]) else f" (HTTP {int(requests.http[row])})"
         yield Evidence(requests.start_of(row), requests.id[row], f"ended {outcome}{http}; {why}")
     for row in np.flatnonzero(requests.ok & requests.finish.among(None)).tolist():

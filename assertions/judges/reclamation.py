@@ -20,6 +20,7 @@ NAME = "reclamation"
 STILL = ("quiesce", "drain")
 # metric -> may a value above 0 be the normal idle level (so that the first sample is the baseline)
 IDLE_SERIES = {"server.running": False, "server.waiting": False, "kv.usage": True}
+IDLE_WORDS = {"server.running": "running", "server.waiting": "waiting", "kv.usage": "KV use"}
 IDLE_TOLERANCE = 1e-6
 WORK = ("completions", "cancels", "fires")
 LIMIT = "live equals what is expected, limbo is empty, at every quiesce and at the drain"
@@ -202,11 +203,17 @@ def _metrics(case: Case) -> Judged:
         return Judged(
             NAME, State.UNKNOWN, because, limit=limit, because=because, to_decide="let it drain", figures=figures
         )
-    now = ", ".join(f"{name} {figures[name]:g}" for name in present)
-    memory = [f"{amount(figures[f'rss_per_1000_{each}'], 'bytes')} per 1,000 {each}" for each in WORK[:2]
-              if f"rss_per_1000_{each}" in figures]  # fmt: skip
-    text = f"{now} after the drain, as when idle" + (f"; RSS {', '.join(memory)}" if memory else "")
-    return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
+    levels = {name: f"{IDLE_WORDS[name]} {figures[name]:g}" for name in present}
+    memory = {
+        each: f"{'+' if (grown := figures[f'rss_per_1000_{each}']) >= 0 else ''}{amount(grown, 'bytes')} per 1,000 {each}"
+        for each in WORK
+        if f"rss_per_1000_{each}" in figures
+    }
+    text = f"{', '.join(levels.values())} after the drain" + (f"; RSS {', '.join(memory.values())}" if memory else "")
+    short = ", ".join(levels[name] for name in ("server.running", "kv.usage") if name in levels)
+    rss = memory.get("cancels") or memory.get("completions")
+    observed = f"{short}; RSS {rss}" if short and rss else short or text
+    return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _send(session: requests.Session, method: str, url: str, body: object, timeou
     except requests.ConnectionError as error:
         refused = "refused" in str(error).lower()
         what = "nothing listens there" if refused else f"the connection failed ({_root(error)})"
-        raise TargetProblem(f"{url}: {what}; start the server or correct target.url") from error
+        raise TargetProblem(f"{url}: {what}; start the server or correct its address") from error
     except (requests.RequestException, HTTPError) as error:
         raise TargetProblem(f"{url}: {type(error).__name__}: {_short(str(error))}") from error
 
