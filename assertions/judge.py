@@ -18,6 +18,7 @@ from assertions.judges import (
     drift,
     fired,
     invariants,
+    latency,
     leak,
     load,
     reclamation,
@@ -89,6 +90,7 @@ def judges_of(brief: Brief) -> list[Judge]:
         reclamation.judge(brief),
         recovery.judge(brief),
         load.judge(brief),
+        latency.judge(brief),
     ]
     bench += [leak.judge(brief, series) for series in leak.SERIES]
     bench += [drift.judge(brief, each.id) for each in brief.loads if each.probe]

@@ -50,7 +50,7 @@ def decide(case: Case) -> Judged:
     limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {case.brief.canary_compared_min:.0%} compared"
     figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()}
     figures |= {"compared_share": share, "bystanders": float(len(twins & compared))}
-    drift = f"; {len(groups[Likeness.DRIFT])} of them differ by rounding only" if groups[Likeness.DRIFT] else ""
+    drift = f"; {len(groups[Likeness.DRIFT])} replies differ by rounding only" if groups[Likeness.DRIFT] else ""
     if selves.usual and groups[Likeness.DRIFT]:
         drift = f"; {len(groups[Likeness.DRIFT])} part, as some did before the trial: it rounds as its batches fall"
     if corrupt := groups[Likeness.CORRUPT]:

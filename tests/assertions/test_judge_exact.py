@@ -143,7 +143,7 @@ class TestTokens:
         judged = run.judged("tokens")
         assert judged.state is (State.PASS if state == "drift" else State.UNKNOWN)
         if state == "drift":
-            assert "1 of them differ by rounding only" in judged.summary
+            assert "1 replies differ by rounding only" in judged.summary
 
     def test_twins_that_were_planned_and_not_compared_are_unknown_and_say_why(self) -> None:
         run = healthy()
@@ -183,7 +183,7 @@ class TestTokens:
         run.find("canary", request="canary20").update(margin=5e-6, state="drift")
         judged = run.judged("tokens")
         assert judged.state is State.PASS
-        assert "1 of them differ by rounding only" in judged.summary
+        assert "1 replies differ by rounding only" in judged.summary
 
     def test_between_the_bounds_nobody_can_say(self) -> None:
         run = healthy()

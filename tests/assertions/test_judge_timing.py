@@ -2,7 +2,7 @@
 
 import pytest
 
-from assertions.verdict import Judged, State
+from assertions.verdict import Judged, Level, State
 from tests.assertions.recorded import MS, Recorded, S, healthy
 
 
@@ -27,6 +27,32 @@ def slow(run: Recorded, first: int, last: int, ttft_ns: int, e2e_ns: int) -> Non
 def late(run: Recorded, by_ns: int) -> None:
     for row in run.tables["request"]:
         row["sent_ns"] = row["intended_ns"] + by_ns
+
+
+class TestLatency:
+    def test_each_phase_has_its_figures_though_nobody_wrote_a_check(self) -> None:
+        run = healthy()
+        run.plan["scenario"]["check"] = []
+        slow(run, 35 * 8 + 1, 36 * 8, 3 * S, 4 * S)
+        judged = run.judged("latency")
+        assert (judged.state, judged.level) == (State.PASS, Level.OBSERVE)
+        assert judged.figures["baseline.ttft_p99_s"] == pytest.approx(0.030, abs=0.001)
+        assert judged.figures["trial.e2e_p99_s"] < 0.2  # 7 of 960 are not one of a hundred
+        slow(run, 35 * 8 + 1, 37 * 8, 3 * S, 4 * S)
+        judged = run.judged("latency")
+        assert judged.figures["trial.ttft_p99_s"] == 3.0
+        assert judged.observed is not None
+        assert judged.observed.endswith("/3 s, e2e 105 ms/4 s")
+        assert [each.text.split(":")[0] for each in judged.evidence] == ["baseline", "trial", "recovery"]
+
+    def test_a_late_generator_takes_it_away_and_it_is_never_required(self) -> None:
+        run = healthy()
+        late(run, 45 * MS)
+        assert run.judged("latency").state is State.UNKNOWN
+        run = healthy()
+        for table in ("request", "reply"):
+            run.tables[table] = [row for row in run.tables[table] if not str(row.get("id")).startswith("r")]
+        assert run.judged("latency").because == "no request to measure"
 
 
 class TestLoad:

@@ -1,0 +1,57 @@
+"""latency: how fast the target was in each phase, in this run. Figures without a limit: only a check can ask for one.
+
+Shown and never required, so that two runs can be compared by their verdict.json even when nobody wrote a check. Windows
+of faults are in it, as in every ceiling; a timeout counts with the time that it took.
+"""
+
+from assertions.brief import Brief
+from assertions.case import MEASURED, Case, Judge
+from assertions.latency import latencies
+from assertions.verdict import Evidence, Judged, Level, State
+from assertions.windows import inside
+from assertions.wording import seconds
+
+NAME = "latency"
+METRICS = ("ttft", "e2e")
+QUANTILES = (50, 95, 99)
+
+
+def decide(case: Case) -> Judged:
+    figures: dict[str, float] = {}
+    told: dict[str, Evidence] = {}
+    for phase in MEASURED:
+        spans = case.spans(phase)
+        mask = case.measured & inside(case.history.requests.intended_ns, spans)
+        texts = []
+        for metric in METRICS:
+            values = latencies(case, metric, mask)
+            if not values.n:
+                continue
+            found = {q: values.quantile(q / 100) for q in QUANTILES}
+            figures |= {f"{phase}.{metric}_p{q}_s": value for q, value in found.items()}
+            figures[f"{phase}.{metric}_n"] = values.n
+            each = ", ".join(f"p{q} {seconds(value)}" for q, value in found.items())
+            texts.append(f"{metric} {each} over {values.n}")
+        if texts:
+            told[phase] = Evidence(int(spans[0][0]), None, f"{phase}: {'; '.join(texts)}")
+    if not told:
+        because = "no request to measure"
+        return Judged(NAME, State.UNKNOWN, because, because=case.cut_short or because, to_decide="more traffic")
+    phase = "trial" if "trial" in told else next(iter(told))
+    halves = [
+        f"{metric} {seconds(figures[f'{phase}.{metric}_p50_s'])}/{seconds(figures[f'{phase}.{metric}_p99_s'])}"
+        for metric in METRICS
+        if f"{phase}.{metric}_n" in figures
+    ]
+    return Judged(
+        NAME,
+        State.PASS,
+        f"{told[phase].text}, in this run",
+        observed=f"p50/p99: {', '.join(halves)}",
+        evidence=tuple(told.values()),
+        figures=figures,
+    )
+
+
+def judge(brief: Brief) -> Judge:
+    return Judge(NAME, decide, level=Level.OBSERVE, timing=True)
