@@ -21,6 +21,7 @@ STILL = ("quiesce", "drain")
 # metric -> may a value above 0 be the normal idle level (so that the first sample is the baseline)
 IDLE_SERIES = {"server.running": False, "server.waiting": False, "kv.usage": True}
 IDLE_WORDS = {"server.running": "running", "server.waiting": "waiting", "kv.usage": "KV use"}
+ENOUGH_FOR_A_RATE = 200
 IDLE_TOLERANCE = 1e-6
 WORK = ("completions", "cancels", "fires")
 LIMIT = "live equals what is expected, limbo is empty, at every quiesce and at the drain"
@@ -35,7 +36,7 @@ def _audited(case: Case, audits: list[Audit]) -> Judged:
     judged = [audit for audit in audits if audit.kind in ("live", "limbo") and not _under_fault(case, audit)]
     kept = _unexplained(case, [audit for audit in judged if _excess(audit) != 0])
     figures: dict[str, float] = {"audits": len({audit.t_ns for audit in judged})}
-    figures |= _memory_per_1000(case)
+    figures |= _memory(case)
     if kept:
         return _kept(case, kept, figures)
     blind = [audit for audit in judged if audit.value is None]
@@ -125,18 +126,22 @@ def _under_fault(case: Case, audit: Audit) -> bool:
 
 
 def _growth(case: Case, excess: float, t_ns: int) -> dict[str, float]:
+    return {f"per_1000_{name}": excess * 1000 / count for name, count in _work(case, 0, t_ns).items() if count}
+
+
+def _work(case: Case, since_ns: float, until_ns: float) -> dict[str, int]:
+    """What was done in a time, that a leak may grow with."""
     requests = case.history.requests
-    until = requests.end_ns <= t_ns
-    counts: dict[str, int] = {
-        "completions": int(np.count_nonzero(requests.ok & until)),
-        "cancels": int(np.count_nonzero(requests.outcome.among("cancelled") & until)),
-        "fires": sum(1 for fire in case.history.fires if fire.t_ns <= t_ns),
+    ended = (requests.end_ns >= since_ns) & (requests.end_ns <= until_ns)
+    return {
+        "completions": int(np.count_nonzero(requests.ok & ended)),
+        "cancels": int(np.count_nonzero(requests.outcome.among("cancelled") & ended)),
+        "fires": sum(1 for fire in case.history.fires if since_ns <= fire.t_ns <= until_ns),
     }
-    return {f"per_1000_{name}": excess * 1000 / count for name, count in counts.items() if count}
 
 
-def _memory_per_1000(case: Case) -> dict[str, float]:
-    """RSS growth from the end of warm-up to the end, told but not judged here: `leak` judges it."""
+def _memory(case: Case) -> dict[str, float]:
+    """RSS growth from the start of the trial to the end, told but not judged here: `leak` judges it."""
     memory = case.history.samples("server.rss_anon")
     trial = case.spans("trial")
     if memory is None or not trial or not len(memory.value):
@@ -144,9 +149,20 @@ def _memory_per_1000(case: Case) -> dict[str, float]:
     start = memory.value[memory.t_ns >= trial[0][0]]
     if not len(start):
         return {}
-    growth = float(start[-1] - start[0])
-    spent = _growth(case, growth, case.history.end_ns)
-    return {f"rss_{key}": value for key, value in spent.items() if not key.endswith("fires")}
+    growth, work = float(start[-1] - start[0]), _work(case, trial[0][0], np.inf)
+    done = {f"rss_{name}": float(work[name]) for name in ("completions", "cancels")}
+    per = {f"rss_per_1000_{name}": growth * 1000 / work[name] for name in ("completions", "cancels") if work[name]}
+    return {"rss_growth_bytes": growth, **done, **per}
+
+
+def _memory_told(figures: dict[str, float], work: str) -> str | None:
+    """ "RSS +340 KiB per 1,000 cancels"; of few no rate is made: "RSS +12 KiB over 29 cancels"."""
+    count = figures.get(f"rss_{work}", 0.0)
+    if not count:
+        return None
+    few = count < ENOUGH_FOR_A_RATE
+    value = figures["rss_growth_bytes" if few else f"rss_per_1000_{work}"]
+    return f"RSS {'+' if value >= 0 else ''}{amount(value, 'bytes')} {f'over {count:g}' if few else 'per 1,000'} {work}"
 
 
 def _evidence(audit: Audit) -> Evidence:
@@ -160,7 +176,7 @@ def _evidence(audit: Audit) -> Evidence:
 
 def _metrics(case: Case) -> Judged:
     """From the outside: what the target's own gauges say whenever nothing is asked of it. The drain decides."""
-    figures = _memory_per_1000(case)
+    figures = _memory(case)
     rests = _rests(case)
     found = {name: case.history.samples(name) for name in IDLE_SERIES}
     present = {name: samples for name, samples in found.items() if samples is not None and len(samples.value)}
@@ -203,16 +219,11 @@ def _metrics(case: Case) -> Judged:
         return Judged(
             NAME, State.UNKNOWN, because, limit=limit, because=because, to_decide="let it drain", figures=figures
         )
-    levels = {name: f"{IDLE_WORDS[name]} {figures[name]:g}" for name in present}
-    memory = {
-        each: f"{'+' if (grown := figures[f'rss_per_1000_{each}']) >= 0 else ''}{amount(grown, 'bytes')} per 1,000 {each}"
-        for each in WORK
-        if f"rss_per_1000_{each}" in figures
-    }
-    text = f"{', '.join(levels.values())} after the drain" + (f"; RSS {', '.join(memory.values())}" if memory else "")
-    short = ", ".join(levels[name] for name in ("server.running", "kv.usage") if name in levels)
-    rss = memory.get("cancels") or memory.get("completions")
-    observed = f"{short}; RSS {rss}" if short and rss else short or text
+    now = {name: f"{IDLE_WORDS[name]} {figures[name]:g}" for name in present}
+    memory = [told for each in ("cancels", "completions") if (told := _memory_told(figures, each))]
+    text = f"{', '.join(now.values())} after the drain" + "".join(f"; {told}" for told in memory)
+    short = ", ".join(now[name] for name in ("server.running", "kv.usage") if name in now)
+    observed = "; ".join([short or text, *memory[:1]]) if short else text
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 

@@ -470,7 +470,18 @@ class TestReclamation:
         run.series("server.running", [(0, 0.0), (189 * S, 0.0)])
         run.series("server.rss_anon", [(35 * S, 1e6), (189 * S, 2e6)])
         judged = run.judged("reclamation")
-        assert judged.figures["rss_per_1000_completions"] == pytest.approx(1e9 / 1516)
+        done = sum(row["end_ns"] >= 35 * S and row["outcome"] == "ok" for row in run.tables["reply"])
+        assert judged.figures["rss_per_1000_completions"] == pytest.approx(1e9 / done)
+        assert f"RSS +{1e9 / done / 1024:.3g} KiB per 1,000 completions" in judged.summary
+
+    def test_of_few_cancels_no_rate_is_made(self) -> None:
+        run = foreign()
+        run.series("server.running", [(0, 0.0), (189 * S, 0.0)])
+        run.series("server.rss_anon", [(35 * S, 1 << 20), (189 * S, 1 << 20)])
+        for number in range(400, 420):
+            run.find("request", id=f"r{number}")["cancel_at"] = "queued"
+            run.find("reply", request=f"r{number}")["outcome"] = "cancelled"
+        assert run.judged("reclamation").observed == "running 0; RSS +0 B over 20 cancels"
 
 
 def foreign() -> Recorded:
