@@ -71,6 +71,12 @@ class Case:
         fired = [window for window in self.windows if window.first_ns <= t_ns]
         return max(fired, key=lambda window: window.first_ns).name if fired else None
 
+    def suspect(self, request: str | None, t_ns: float) -> str | None:
+        """The last fault that had fired when this request ended: what hurt it may have begun after the request did."""
+        row = self.history.requests.row_of.get(request or "")
+        end_ns = np.nan if row is None else self.history.requests.end_ns[row]
+        return self.fault_before(float(np.fmax(t_ns, end_ns)))
+
     def window_at(self, t_ns: float) -> Window | None:
         return next((window for window in self.windows if window.holds(t_ns)), None)
 

@@ -39,7 +39,7 @@ def decide(case: Case) -> Judged:
             observed=f"{len(breaches)} breaches",
             smallest_visible="1 request",
             since_ns=since,
-            fault=case.fault_before(since) if since is not None else None,
+            fault=case.suspect(first.request, since) if first and since is not None else None,
             evidence=shown(breaches),
             figures=figures,
         )

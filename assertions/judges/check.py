@@ -17,7 +17,7 @@ from assertions.judges import drift, leak
 from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, spans_of
 from assertions.outlook import cures, outlook
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import inside
+from assertions.windows import NS, inside
 from assertions.wording import amount, between, since_start
 
 LATENCIES = ("ttft", "itl", "e2e", "tpot")
@@ -82,15 +82,15 @@ def _latency(case: Case, check: Check, parsed: Expression) -> Judged:
     if parsed.quantile is None:
         fact = values.mean() if parsed.stat == "mean" else float(values.seconds[-1])
         state = State.PASS if parsed.holds(fact) else State.FAIL
-        worst = values.t_ns[-1]
+        worst, failed_upward = values.t_ns[-1], state is State.FAIL and parsed.upward
         return Judged(
             check.name,
             state,
             f"{parsed.metric}.{parsed.stat} is {amount(fact, 'time')} over {n} in this run",
             limit=limit,
             observed=amount(fact, "time"),
-            since_ns=int(worst) if state is State.FAIL and parsed.upward else None,
-            fault=case.fault_before(worst) if state is State.FAIL and parsed.upward else None,
+            since_ns=int(worst) if failed_upward else None,
+            fault=case.fault_before(worst + values.seconds[-1] * NS) if failed_upward else None,
             smallest_visible="exact in this run",
             evidence=_slowest(case, values) if state is State.FAIL else (),
             figures={"value": fact, "n": n},
@@ -112,8 +112,8 @@ def _quantile(case: Case, check: Check, parsed: Expression, values: Values, limi
     observed = amount(values.quantile(q), "time")
     low, high = values.ranks(stats.quantile_ranks(n, q))
     side = "above" if parsed.upward else "below"
-    late = values.t_ns[values.seconds > parsed.value]
-    since = int(late.min()) if state is State.FAIL and parsed.upward and len(late) else None
+    late = np.flatnonzero(values.seconds > parsed.value)
+    first = late[np.argmin(values.t_ns[late])] if state is State.FAIL and parsed.upward and len(late) else None
     because, cure = None, None
     if state is State.UNKNOWN:
         floor = stats.binomial_floor(share, count)
@@ -131,8 +131,9 @@ def _quantile(case: Case, check: Check, parsed: Expression, values: Values, limi
         observed=observed,
         interval=between(low, high, "time"),
         smallest_visible=f"{tolerated + 1} of {n} {side} the limit",
-        since_ns=since,
-        fault=case.fault_before(since) if since is not None else None,
+        since_ns=None if first is None else int(values.t_ns[first]),
+        # By its end: the fault that made it wait may have fired after it began.
+        fault=None if first is None else case.fault_before(values.t_ns[first] + values.seconds[first] * NS),
         evidence=_slowest(case, values) if state is State.FAIL and parsed.upward else (),
         because=because,
         to_decide=cure,

@@ -31,6 +31,15 @@ def test_an_outcome_that_no_fault_allows_fails_and_names_the_request(outcome: st
     assert run.verdict().exit_code == 1
 
 
+def test_the_suspect_of_a_request_that_began_before_the_fault_and_ended_after_it_is_that_fault() -> None:
+    run = healthy()
+    end(run, "r487", "http_error")  # sent at 60.876 s, before the fire at 61 s
+    run.find("reply", request="r487")["end_ns"] = 60 * S + 950 * MS
+    assert run.judged("answered").fault is None
+    run.find("reply", request="r487")["end_ns"] = 61 * S + 50 * MS
+    assert run.judged("answered").fault == "oom#0"
+
+
 def test_a_fault_allows_its_outcome_to_those_it_hit_only() -> None:
     run = healthy()
     end(run, "r490", "refused", 429)

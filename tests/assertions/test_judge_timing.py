@@ -196,6 +196,23 @@ class TestCeilings:
         assert "in this run" in judged.summary
         assert judged.fault == "oom#0"
 
+    @pytest.mark.parametrize(
+        ("that", "ttft_ns", "fault"),
+        [
+            ("ttft.max < 1s", 2 * S, "oom#0"),
+            ("ttft.max < 1s", 1100 * MS, None),
+            ("ttft.p50 < 15ms", 2 * S, None),
+        ],
+    )
+    def test_who_waited_longest_is_held_against_the_fault_that_fired_while_it_waited(
+        self, that: str, ttft_ns: int, fault: str | None
+    ) -> None:
+        run = with_check(that, where="all")
+        slow(run, 475, 476, ttft_ns, ttft_ns)  # intended at 59.375 s, and the fault fires at 61 s
+        judged = said(run, that)
+        assert judged.state is State.FAIL
+        assert judged.fault == fault
+
     def test_between_enough_and_too_many_it_is_unknown_with_the_price(self) -> None:
         run = healthy()
         slow(run, 700, 710, 900 * MS, 1000 * MS)
