@@ -3,7 +3,8 @@
     python -m benchmarks.throughput_cpu [--threads 2] [--rounds 3] [--requests 32] [--prompt 64] [--output 128]
 
 Contenders take turns (A B C A B C ...) and the median counts, since a noisy machine drifts by 30 % in a minute. Each
-line shows minor page faults: unsettled malloc or fresh buffers hide in them.
+line shows tokens per second of CPU time, which neighbours disturb less, and minor page faults: unsettled malloc or
+fresh buffers hide in them.
 
     engine         runtime.engine over CpuDevice: scheduler, tag plane, sampler, sink; prompts arrive all at once
     device         the same launches handed to CpuDevice by a script: what the model and the device alone can do
@@ -79,13 +80,14 @@ def main() -> None:
 def measure(contenders: dict[str, Contender], given: argparse.Namespace, prompts: Prompts) -> None:
     """Warm each up, then let them take turns."""
     rates: dict[str, list[float]] = {name: [] for name in contenders}
+    thrift: dict[str, list[float]] = {name: [] for name in contenders}
     faults: dict[str, list[float]] = {name: [] for name in contenders}
     failed: dict[str, str] = {}
     for turn in range(given.rounds + 1):
         for name, run in contenders.items():
             if name in failed:
                 continue
-            before, start = minor_faults(), time.perf_counter()
+            before, start, busy = minor_faults(), time.perf_counter(), time.process_time()
             try:
                 tokens = run(prompts, given.output)
             except Exception as error:  # a contender that can't run here is a line of the table
@@ -93,6 +95,7 @@ def measure(contenders: dict[str, Contender], given: argparse.Namespace, prompts
                 continue
             if turn:
                 rates[name].append(tokens / (time.perf_counter() - start))
+                thrift[name].append(tokens / (time.process_time() - busy))
                 faults[name].append((minor_faults() - before) / given.output)
     print(
         f"{given.requests} x ({given.prompt} + {given.output}) tokens, {given.threads} threads, {given.rounds} rounds"
@@ -102,8 +105,10 @@ def measure(contenders: dict[str, Contender], given: argparse.Namespace, prompts
             print(f"{name:12} did not run: {failed[name]}")
             continue
         low, middle, high = min(rates[name]), statistics.median(rates[name]), max(rates[name])
-        paged = statistics.median(faults[name])
-        print(f"{name:12} {middle:8.0f} tokens/s ({low:.0f}-{high:.0f})  {paged:7.1f} faults a step")
+        paged, per_cpu = statistics.median(faults[name]), statistics.median(thrift[name])
+        print(
+            f"{name:12} {middle:8.0f} tokens/s ({low:.0f}-{high:.0f}) {per_cpu:8.0f} per CPU s {paged:8.1f} faults/step"
+        )
 
 
 def small_llama() -> Any:
@@ -174,7 +179,7 @@ def run_device(model: PagedModel, blocks: int, threads: int, prompts: Prompts, o
     device = CpuDevice({"": model}, _NoTags(), env, threads=threads)
     rows, length = len(prompts), len(prompts[0])
     table_blocks = -(-(length + output) // BLOCK_TOKENS)
-    tables = [list(range(row * table_blocks, (row + 1) * table_blocks)) for row in range(rows)]
+    tables = [[index * rows + row for index in range(table_blocks)] for row in range(rows)]  # as a pool hands them out
     fresh = np.array(prompts)
     tokens = 0
     for start in (0, *range(length, length + output - 1)):
@@ -203,7 +208,7 @@ def _work(fresh: np.ndarray, start: int, tables: list[list[int]]) -> Work:
     rows, count = fresh.shape
     end = start + count
     positions = np.arange(start, end)
-    firsts = np.array([table[0] for table in tables])[:, None] * BLOCK_TOKENS
+    blocks = np.array(tables)[:, positions // BLOCK_TOKENS]
     used = -(-end // BLOCK_TOKENS)
     return Work(
         step=start,
@@ -211,7 +216,7 @@ def _work(fresh: np.ndarray, start: int, tables: list[list[int]]) -> Work:
         request_ids=tuple(str(row) for row in range(rows)),
         token_ids=fresh.reshape(-1),
         positions=np.tile(positions, rows),
-        slots=(firsts + positions).reshape(-1),
+        slots=(blocks * BLOCK_TOKENS + positions % BLOCK_TOKENS).reshape(-1),
         row_starts=np.arange(rows + 1) * count,
         context_lens=np.full(rows, end),
         block_tables=tuple(table[:used] for table in tables),

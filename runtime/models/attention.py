@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from runtime.models import by_page
 from runtime.models.kv import PagedKv
 from runtime.models.layout import Chunk, DecodeRows, Layout
 
@@ -64,11 +65,14 @@ def gather(asked: DecodeRows | Chunk, rows: int, kv: PagedKv, layer: int, space:
 
 
 def _attend_rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, layer: int, space: Workspace) -> Tensor:
-    keys, values = gather(decode, decode.rows, kv, layer, space)
     head_dim = queries.shape[2]
-    grouped = (queries * head_dim**-0.5).view(len(keys), -1, head_dim)
+    grouped = (queries * head_dim**-0.5).view(decode.rows * kv.heads, -1, head_dim)
+    if decode.run is not None:
+        keys, values = kv.keys[layer].flatten(0, 1), kv.values[layer].flatten(0, 1)
+        return by_page.attend(decode.run, grouped, keys, values, decode.mask).view(decode.rows, -1)
+    keys, values = gather(decode, decode.rows, kv, layer, space)
     scores = torch.bmm(grouped, keys.transpose(1, 2))
-    scores.view(decode.rows, -1, grouped.shape[1], decode.length).add_(decode.mask)
+    scores.view(decode.rows, kv.heads, -1, decode.length).add_(decode.mask)
     return torch.bmm(torch.softmax(scores, 2), values).view(decode.rows, -1)
 
 

@@ -32,6 +32,7 @@ class PagedKv:
     ) -> None:
         self.blocks = blocks
         self.block_tokens = block_tokens
+        self.heads = config.kv_heads
         self._heads = np.arange(config.kv_heads)
         shape = (blocks + 1, config.kv_heads, block_tokens, config.head_dim)
         # Written to at once: `torch.zeros` maps pages at first use, and a soak would take that for a leak.
@@ -50,12 +51,12 @@ class PagedKv:
 
     def pages(self, tables: Ints) -> Tensor:
         """The pages of block tables [rows, blocks], in the order [rows, kv_heads, blocks], flat."""
-        return torch.from_numpy((tables[:, None, :] * len(self._heads) + self._heads[:, None]).reshape(-1))
+        return torch.from_numpy((tables[:, None, :] * self.heads + self._heads[:, None]).reshape(-1))
 
     def places(self, slots: Ints) -> Tensor:
         """Where `write` puts one head's entry of one token, in the order [tokens, kv_heads], flat."""
         blocks, offsets = np.divmod(slots, self.block_tokens)
-        pages = blocks[:, None] * len(self._heads) + self._heads
+        pages = blocks[:, None] * self.heads + self._heads
         return torch.from_numpy((pages * self.block_tokens + offsets[:, None]).reshape(-1))
 
     def write(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from runtime.core.work import Ints, Work
+from runtime.models.by_page import Pages, run_of_pages
 from runtime.models.kv import PagedKv
 
 TILE = 64
@@ -29,6 +30,8 @@ class DecodeRows:
     """Their places in the flat tokens; None when the batch holds nothing else."""
     pages: Tensor
     """Of all rows (PagedKv.pages), short block tables filled up with the dummy block."""
+    run: Pages | None
+    """Set where the rows' pages lie close together (by_page)."""
     rows: int
     length: int
     """Tokens gathered a row: blocks a row times block_tokens."""
@@ -96,6 +99,7 @@ def _decode_rows(work: Work, rows: Ints, kv: PagedKv, exact: bool, *, alone: boo
     return DecodeRows(
         at=None if alone else torch.from_numpy(work.row_starts[rows]),
         pages=kv.pages(tables),
+        run=None if exact else run_of_pages(tables, -(-contexts // kv.block_tokens), kv.heads),
         rows=len(rows),
         length=length,
         mask=torch.from_numpy(mask)[:, None, None, :],
