@@ -1,0 +1,82 @@
+"""The installed command against servers that it did not start, one real run at a time."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from scenarios import library
+
+RUN_MAX_S = 300.0
+QUICK = {
+    'warmup    = { completed = 20, max = "60s" }': 'warmup    = { completed = 8, max = "60s" }',
+    'baseline  = "20s"': 'baseline  = "8s"',
+    'trial     = "60s"': 'trial     = "16s"',
+    'quiesce   = { every = "30s", max = "60s" }': 'quiesce   = { every = "8s", max = "30s" }',
+    'recovery  = "10s"': 'recovery  = "1s"',
+    'rate          = "1/s"': 'rate          = "2/s"',
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A `seatrial` command that has ended."""
+
+    exit: int
+    out: str
+    err: str
+    runs_dir: Path
+
+    def judge(self, name: str) -> dict[str, Any]:
+        """What one judge said, from verdict.json."""
+        verdict = json.loads((self.runs_dir / "latest" / "verdict.json").read_text())
+        return next(each for each in verdict["judges"] if each["name"].startswith(name))
+
+    def left_running(self) -> list[str]:
+        """Command lines of processes that still work for this run."""
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if any(str(self.runs_dir) in word for word in words):
+                found.append(" ".join(words))
+        return found
+
+
+Seatrial = Callable[..., Ran]
+
+
+@pytest.fixture
+def seatrial(tmp_path: Path) -> Seatrial:
+    runs_dir = tmp_path / "runs"
+
+    def call(*arguments: str) -> Ran:
+        command = Path(sys.executable).with_name("seatrial")
+        done = subprocess.run(
+            [str(command), *arguments],
+            env={**os.environ, "RUNS_DIR": str(runs_dir), "NO_COLOR": "1"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=RUN_MAX_S,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr, runs_dir)
+
+    return call
+
+
+def quick(directory: Path, **changes: str) -> str:
+    """`your-server` with the same loads and judges in half a minute; `changes` replace texts of it."""
+    text = library.find("your-server").read_text()
+    for was, becomes in {**QUICK, **changes}.items():
+        assert was in text, f"your-server has no longer {was!r}"
+        text = text.replace(was, becomes)
+    path = directory / "quick.toml"
+    path.write_text(text)
+    return str(path)
