@@ -1,4 +1,4 @@
-"""Fakes of the engine's ports: a clock that is set, a device that completes when told, a sink that keeps all it hears."""
+"""Fakes of the engine's ports: a clock that is set, a device that completes when told, a sink that keeps it all."""
 
 import hashlib
 from collections.abc import Sequence
