@@ -1,0 +1,58 @@
+"""What a contract says when it is broken: one error with every violation, each naming graph, tensor, expected, got."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runtime.core.errors import RuntimeFailure
+
+
+class Rule(StrEnum):
+    """Which promise is broken."""
+
+    PRESENT = "present"  # a tensor is missing, given twice, or not in the contract
+    RANK = "rank"
+    EXTENT = "extent"  # a dim disagrees with a number or with other tensors
+    RANGE = "range"  # a dim is outside of min..max or no multiple
+    DTYPE = "dtype"
+    DEVICE = "device"
+    LAYOUT = "layout"  # elements lie in another order, or apart
+    ADDRESS = "address"  # the first byte is not aligned
+    STRIDE = "stride"  # rows after the first are not aligned, though the first byte is
+    CONVERSION = "conversion"  # a layout conversion was slipped in while binding
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise. `row` is the batch row it belongs to; None when it is the whole launch."""
+
+    graph: str
+    tensor: str
+    rule: Rule
+    expected: str
+    got: str
+    row: int | None = None
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f" (row {self.row})"
+        return (
+            f'graph "{self.graph}", tensor "{self.tensor}"{row}: {self.rule}: expected {self.expected}, got {self.got}'
+        )
+
+
+class ContractViolation(RuntimeFailure):
+    """Inputs or outputs break their graph's contract. Nothing ran; inputs are rebuilt once, then it is a 500."""
+
+    http = 500
+    code = "contract_violation"
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        assert violations, "a contract violation names at least one violation"
+        super().__init__("; ".join(map(str, violations)))
+        self.violations = tuple(violations)
+
+    @property
+    def rows(self) -> tuple[int, ...] | None:
+        """The rows at fault when every violation names one, else None: nobody in the launch can be cleared."""
+        rows = {violation.row for violation in self.violations}
+        return None if None in rows else tuple(sorted(row for row in rows if row is not None))
