@@ -1,4 +1,4 @@
-"""A real trial through the installed command, with at most one bug planted in its server."""
+"""A real trial through the installed command, with bugs planted in its server."""
 
 import fcntl
 import json
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class Trial:
         return " ".join(self.text.split())
 
 
-def run(scenario: str, runs_dir: Path, planted: str | None = None) -> Trial:
+def run(scenario: str, runs_dir: Path, planted: Sequence[str] = ()) -> Trial:
     """Run `scenario`.toml of this folder; one at a time on this machine, whatever runs the tests.
 
     Tried again when the only trouble is that our own load was late: then the machine was too busy to try anything.
@@ -65,7 +65,7 @@ def run(scenario: str, runs_dir: Path, planted: str | None = None) -> Trial:
     return trial
 
 
-def _once(scenario: str, runs_dir: Path, planted: str | None) -> Trial:
+def _once(scenario: str, runs_dir: Path, planted: Sequence[str]) -> Trial:
     with _alone():
         text, code = _finish(
             subprocess.Popen(
@@ -81,12 +81,11 @@ def _once(scenario: str, runs_dir: Path, planted: str | None) -> Trial:
     return Trial(code, text, (runs_dir / "latest").resolve())
 
 
-def _environment(runs_dir: Path, planted: str | None) -> dict[str, str]:
-    """Children inherit it; the healthy run gets the same hook and no name."""
-    env = {name: value for name, value in os.environ.items() if name != "SEATRIAL_PLANTED"}
-    env["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env["RUNS_DIR"] = str(runs_dir)
-    return env if planted is None else env | {"SEATRIAL_PLANTED": planted}
+def _environment(runs_dir: Path, planted: Sequence[str]) -> dict[str, str]:
+    """Children inherit it; the healthy run gets the same hook and no names."""
+    path = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {**os.environ, "PYTHONPATH": path, "RUNS_DIR": str(runs_dir)}
+    return env | {"SEATRIAL_PLANTED": ",".join(planted)}
 
 
 def _finish(process: "subprocess.Popen[str]") -> tuple[str, int]:

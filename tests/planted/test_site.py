@@ -10,13 +10,14 @@ import pytest
 
 from tests.planted.live import HERE, SITE
 from tests.planted.site.sitecustomize import BUGS, bug_of
+from tests.planted.test_planted_bugs import TRIALS
 
 NAMES = sorted(path.stem for path in BUGS.glob("*.py"))
 
 
-def python(*argv: str, planted: str | None = "kept_on_cancel") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), str(HERE.parent.parent)])}
-    env |= {} if planted is None else {"SEATRIAL_PLANTED": planted}
+def python(*argv: str, planted: str = "kept_on_cancel") -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(SITE), str(HERE.parent.parent)])
+    env = {**os.environ, "PYTHONPATH": path, "SEATRIAL_PLANTED": planted}
     return subprocess.run([sys.executable, *argv], env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -25,7 +26,7 @@ def test_every_bug_names_the_real_one_that_it_models_and_is_tried_alive(name: st
     bug = bug_of(name)
     assert re.search(r"\b(Z\d+|M\d+) \(.+", bug.__doc__ or "")
     assert bug.MODULE.startswith("runtime.")
-    assert f'found("{name}"' in (HERE / "test_planted_bugs.py").read_text()
+    assert name in {each for trial in TRIALS for each in trial.bugs}, "no live trial plants it"
 
 
 def test_other_processes_are_left_alone() -> None:
@@ -41,10 +42,18 @@ def test_the_server_is_planted_and_says_so(tmp_path: Path) -> None:
     assert seen.stderr.strip() == "planted: kept_on_cancel in runtime.engine"
 
 
+def test_two_bugs_of_one_module_are_both_planted(tmp_path: Path) -> None:
+    fake = tmp_path / "child.py"
+    fake.write_text("import runtime.engine as e; print(e.Engine._cancel.__module__, e.Engine._guard.__module__)")
+    seen = python(str(fake), "runtime.server.main", planted="kept_on_cancel,deadline_sleeps")
+    assert seen.stdout.split() == ["planted_kept_on_cancel", "planted_deadline_sleeps"]
+    assert len(seen.stderr.splitlines()) == 2
+
+
 def test_without_a_name_nothing_is_planted(tmp_path: Path) -> None:
     fake = tmp_path / "child.py"
     fake.write_text("import runtime.engine as e; print(e.Engine._cancel.__module__)")
-    assert python(str(fake), "runtime.server.main", planted=None).stdout.strip() == "runtime.engine"
+    assert python(str(fake), "runtime.server.main", planted="").stdout.strip() == "runtime.engine"
 
 
 def test_a_name_that_is_no_bug_is_said_on_the_servers_log(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Plants one bug in the server of a real trial; Python runs this file by itself when its folder is on PYTHONPATH.
+"""Plants bugs in the server of a real trial; Python runs this file by itself when its folder is on PYTHONPATH.
 
-    SEATRIAL_PLANTED=name  ->  tests/planted/bugs/name.py: MODULE, and plant(module)
+    SEATRIAL_PLANTED=name,name  ->  tests/planted/bugs/name.py: MODULE, and plant(module)
     command, load, reference, supervisor     untouched
     python -m runtime.server.main            MODULE is imported as usual, then plant(module) changes it
 
@@ -53,10 +53,10 @@ class Planter(importlib.abc.MetaPathFinder):
         return spec
 
 
-def wanted() -> str | None:
-    """The bug's name, in the one process where it belongs."""
-    return os.environ.get("SEATRIAL_PLANTED") if SERVER in sys.orig_argv else None
+def wanted() -> list[str]:
+    """The bugs' names, in the one process where they belong."""
+    names = os.environ.get("SEATRIAL_PLANTED", "") if SERVER in sys.orig_argv else ""
+    return [name for name in names.split(",") if name]
 
 
-if (planted := wanted()) is not None:
-    sys.meta_path.insert(0, Planter(planted, bug_of(planted)))
+sys.meta_path[:0] = [Planter(name, bug_of(name)) for name in wanted()]
