@@ -40,6 +40,7 @@ def soak(*faults: dict[str, Any], **load: Any) -> Recorded:
             pattern
             | {"id": fault["id"], "n": fault.get("n", 0), "at_s": fault.get("at_s"), "after": fault.get("after")}
             | {"do": do, "action": do.split(": ")[1].split(" ")[0], "expect": expect, "scope": {}}
+            | {"symptom": fault.get("symptom", "mark:kv.out_of_blocks")}
         )
         run.plan["scenario"]["fault"].append(
             {"id": fault["id"], "when": fault.get("when", {}), "ttl": fault.get("ttl", 60.0)}
@@ -62,6 +63,7 @@ def refusal(run: Recorded, that: str, **more: Any) -> tuple[NeedState, str | Non
         ({"do": "device.launch: hang 400ms", "when": {"times": 3}}, (9.0, 16.95)),
         ({"do": "device.launch: hang", "ttl": 20.0}, (9.0, 35.25)),
         ({"do": "device.launch: hang"}, (9.0, 65.0)),  # the harness heals it at the end of the trial
+        ({"do": "device.complete: drop", "symptom": "mark:device.late", "ttl": 20.0}, (9.0, 35.25)),
         ({"when": {"skip": 7, "times": 5, "interval": 2}}, (9.0, 19.0)),
         ({"when": {"times": 1000, "probability": 0.05, "for": 10.0}}, (9.0, 30.0)),
         ({"recover_s": None}, (9.0, 40.25)),
