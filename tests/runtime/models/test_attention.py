@@ -1,0 +1,87 @@
+"""The two ways of decode attention agree, and the quick one is chosen only where it is right."""
+
+import numpy as np
+import torch
+
+from runtime.core.work import Sampling, Work
+from runtime.models import attention, by_page
+from runtime.models.config import DecoderConfig, Rope
+from runtime.models.kv import PagedKv
+from runtime.models.layout import lay_out
+
+CONFIG = DecoderConfig(
+    "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
+)
+
+
+def decode_work(tables: list[list[int]], contexts: list[int]) -> Work:
+    rows = len(tables)
+    last = [table[(context - 1) // 4] * 4 + (context - 1) % 4 for table, context in zip(tables, contexts, strict=True)]
+    return Work(
+        step=0,
+        model_key="",
+        request_ids=tuple(str(row) for row in range(rows)),
+        token_ids=np.zeros(rows, np.int64),
+        positions=np.array(contexts) - 1,
+        slots=np.array(last),
+        row_starts=np.arange(rows + 1),
+        context_lens=np.array(contexts),
+        block_tables=tuple(tables),
+        sampling=(Sampling(),) * rows,
+        lineages=(0,) * rows,
+    )
+
+
+def random_kv(blocks: int) -> PagedKv:
+    kv = PagedKv(CONFIG, blocks, 4)
+    generator = torch.Generator().manual_seed(3)
+    for store in (*kv.keys, *kv.values):
+        store.normal_(generator=generator)
+    return kv
+
+
+def test_by_page_and_by_gather_give_the_same_outputs() -> None:
+    kv = random_kv(12)
+    work = decode_work([[3, 9, 1], [0], [8, 2], [5, 7, 6, 4]], [11, 2, 5, 16])
+    layout = lay_out(work, kv)
+    assert layout.decode is not None
+    assert layout.decode.run is not None
+    queries = torch.randn((4, 6, 8), generator=torch.Generator().manual_seed(4))
+    unused = torch.zeros(4, 2, 8)
+    quick = attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace())
+    for row, (table, context) in enumerate(zip(work.block_tables, work.context_lens.tolist(), strict=True)):
+        keys = kv.keys[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
+        values = kv.values[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
+        shares = torch.softmax(queries[row].view(2, 3, 8) @ keys.transpose(1, 2) * 8**-0.5, -1)
+        assert torch.allclose(quick[row], (shares @ values).reshape(-1), atol=1e-5)
+
+
+def test_sparse_or_shared_blocks_are_gathered() -> None:
+    def run(tables: list[list[int]], lengths: list[int]) -> by_page.Pages | None:
+        return by_page.run_of_pages(np.array(tables), np.array(lengths), 2)
+
+    assert run([[0, 1], [2, 3]], [2, 2]) is not None
+    assert run([[0, 1], [40, 41]], [2, 2]) is None, "far apart"
+    assert run([[0, 1], [0, 2]], [2, 2]) is None, "shared"
+    assert run([[0, 99], [1, 2]], [1, 2]) is not None, "99 is filling, not a block of the row"
+
+
+def test_every_page_of_a_run_knows_its_owner() -> None:
+    pages = by_page.run_of_pages(np.array([[5, 6, 9], [8, 9, 9]]), np.array([2, 1]), 2)
+    assert pages is not None
+    assert (pages.first, pages.last) == (10, 18)
+    assert pages.owner.tolist() == [0, 1, 0, 1, 0, 0, 2, 3]  # block 7 is nobody's
+    assert pages.order.tolist() == [0, 2, 8, 1, 3, 8, 6, 8, 8, 7, 8, 8]
+
+
+def test_slots_behind_the_last_token_do_not_matter() -> None:
+    kv = random_kv(8)
+    layout = lay_out(decode_work([[3, 1], [2]], [6, 3]), kv)
+    queries = torch.randn((2, 6, 8), generator=torch.Generator().manual_seed(4))
+    unused = torch.zeros(2, 2, 8)
+    before = attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace()).clone()
+    for store in (kv.keys[0], kv.values[0]):
+        store[1, :, 2:] = 1e4
+        store[2, :, 3:] = 1e4
+        store[[0, 4, 5, 6, 7]] = 1e4
+    assert torch.equal(before, attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace()))
