@@ -25,7 +25,10 @@ class _Arithmetic:
         return _sum((*extent(self).terms, *extent(other).terms))
 
     def __sub__(self, other: Size) -> "Extent":
-        return self + -1 * extent(other)
+        return self + extent(other) * -1
+
+    def __rsub__(self, other: Size) -> "Extent":
+        return extent(other) - self
 
     def __mul__(self, other: Size) -> "Extent":
         return _sum(
