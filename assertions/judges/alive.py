@@ -69,7 +69,8 @@ def _deaths(case: Case) -> list[Evidence]:
             if stopped and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
                 continue  # the harness was stopped, and stopped its child
             detail = f": {event.detail}" if event.detail else ""
-            found.append(Evidence(event.t_ns, None, f"the server exited with code {code}{detail}"))
+            how = "is gone" if code is None else f"exited with code {code}"
+            found.append(Evidence(event.t_ns, None, f"the server {how}{detail}"))
     return found
 
 

@@ -74,7 +74,7 @@ def seatrial(tmp_path: Path) -> Seatrial:
 def quick(directory: Path, **changes: str) -> str:
     """`your-server` with the same loads and judges in half a minute; `changes` replace texts of it."""
     text = library.find("your-server").read_text()
-    for was, becomes in {**QUICK, **changes}.items():
+    for was, becomes in (QUICK | changes).items():
         assert was in text, f"your-server has no longer {was!r}"
         text = text.replace(was, becomes)
     path = directory / "quick.toml"

@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -105,3 +108,22 @@ def test_server_whose_streams_hold_garbage_fails_answered_with_the_request(seatr
     assert answered["state"] == "FAIL"
     assert "ended malformed" in answered["summary"]
     assert answered["evidence"][0]["request"]
+
+
+def test_server_that_dies_in_the_trial_ends_the_run_at_once_and_fails_alive(seatrial: Seatrial, tmp_path: Path):
+    port = free_port()
+    with served(bad_server(port, "none"), port, "/health", tmp_path / "dies.log") as pid:
+        death = threading.Timer(25.0, os.kill, [pid, signal.SIGKILL])
+        death.start()
+        ran = seatrial(
+            "run",
+            quick(tmp_path, **{'trial     = "60s"': 'trial     = "120s"'}),
+            "--target",
+            f"http://127.0.0.1:{port}",
+        )
+        death.join()
+    assert ran.exit == 1, ran.out + ran.err
+    alive = ran.judge("alive")
+    assert alive["state"] == "FAIL"
+    assert f"the server is gone: process {pid} is no more" in alive["summary"]
+    assert "the run ends early" in ran.out

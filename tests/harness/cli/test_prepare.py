@@ -5,6 +5,7 @@ import pytest
 from harness.options import RunOptions
 from harness.prepare import prepare
 from runtime.points import catalogue
+from scenarios import library
 from scenarios.problems import ScenarioProblems
 
 
@@ -37,3 +38,28 @@ def test_a_fault_point_that_does_not_exist_is_refused_with_the_nearest(tmp_path:
     )
     with pytest.raises(ScenarioProblems, match=r"kv\.take"):
         prepare(RunOptions(str(path)), catalogue())
+
+
+def test_metrics_and_pid_that_were_typed_are_the_targets():
+    typed = RunOptions("your-server", target="http://127.0.0.1:7", metrics="http://127.0.0.1:7/m", pid=12)
+    target = prepare(typed, catalogue()).scenario.target
+    assert (target.url, target.metrics, target.pid) == ("http://127.0.0.1:7", "http://127.0.0.1:7/m", 12)
+
+
+def test_another_target_does_not_inherit_the_process_and_metrics_of_the_scenarios(tmp_path):
+    text = library.find("your-server").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('kind = "url"', 'kind = "url"\npid = 1\nmetrics = "http://127.0.0.1:8000/metrics"'))
+    target = prepare(RunOptions(str(path), target="http://127.0.0.1:9000"), catalogue()).scenario.target
+    assert (target.url, target.pid, target.metrics) == ("http://127.0.0.1:9000", None, None)
+
+
+def test_pid_of_a_server_that_we_start_is_refused():
+    with pytest.raises(ScenarioProblems, match='kind = "builtin" sets its own pid'):
+        prepare(RunOptions("clean", pid=12), catalogue())
+
+
+def test_pid_is_not_written_down_for_a_replay():
+    assert "pid" not in RunOptions("s", metrics="http://h/m", pid=12).to_json()
+    with pytest.raises(ValueError, match="--pid 0"):
+        RunOptions("s", pid=0)
