@@ -24,7 +24,7 @@ SLACK_NS = 2 * NS
 
 @dataclass(frozen=True)
 class Window:
-    """One occurrence of a fault that fired. `end_ns` is after the recovery margin; None of it lies outside the run."""
+    """One occurrence of a fault that fired. `end_ns`: heal and recovery margin; never healed: the run's end."""
 
     row: FaultRow
     planned: PlannedFault | None  # None: the history knows a fault that the plan does not
