@@ -1,0 +1,97 @@
+"""How a pool finds a place: the part in which arena, ring, extents and size classes differ.
+
+A placement knows places only. Who holds them, what waits in limbo and which handle is stale is the pool's
+(span_pool.py), the same for all.
+"""
+
+from typing import NamedTuple, Protocol
+
+from runtime.memory.failures import OutOfMemory
+from runtime.memory.spans import Lifetime
+
+
+class Place(NamedTuple):
+    """A range of a segment that is taken; `bytes` is what it takes up, rounding included."""
+
+    segment: int
+    offset: int
+    bytes: int
+    home: int = 0
+    """What the placement itself needs to know it again (a run of a size class); 0: nothing."""
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last byte."""
+        return self.offset + self.bytes
+
+
+class Placement(Protocol):
+    """Takes places out of segments and puts them back."""
+
+    longest: Lifetime
+    """The longest lifetime that may be placed here."""
+    full: type[OutOfMemory]
+    """What the pool raises when there is no place."""
+    hits: int
+    """Places found without a refill and without a new segment."""
+
+    def place(self, size_bytes: int, alignment: int) -> Place | None:
+        """A place of at least `size_bytes`, or None and nothing has changed."""
+        ...
+
+    def put_back(self, place: Place) -> None:
+        """The place is free for reuse from now on."""
+        ...
+
+    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
+        """Take a place that leaves the free bytes in larger pieces than `place` does; None when there is none.
+
+        With `overlap` it may share bytes with `place`: a slide, which only a copy like memmove survives.
+        """
+        ...
+
+    def rank(self, place: Place) -> tuple[int, int]:
+        """How far `place` is from where it leaves the free bytes in the largest pieces; smaller is nearer."""
+        ...
+
+    def tidy(self) -> None:
+        """Merge what was kept apart for speed."""
+        ...
+
+    def drop_empty(self) -> int:
+        """Give segments that hold nothing back to where they came from; their bytes."""
+        ...
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all segments."""
+        ...
+
+    @property
+    def free_bytes(self) -> int:
+        """That `place` may still hand out."""
+        ...
+
+    @property
+    def largest_free_bytes(self) -> int:
+        """The longest single piece of them."""
+        ...
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Put back or never used, and not to be handed out before a neighbour goes: total = taken + free + pinned."""
+        ...
+
+
+def minus(place: Place, other: Place) -> Place:
+    """The part of `place` that `other`, of the same length, does not cover; all of it when they don't meet."""
+    if place.segment != other.segment or place.end <= other.offset or other.end <= place.offset:
+        return place
+    if place.offset < other.offset:
+        return Place(place.segment, place.offset, other.offset - place.offset)
+    return Place(place.segment, other.end, place.end - other.end)
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """`offset` or the next multiple of `alignment`, a power of two."""
+    return (offset + alignment - 1) & -alignment
