@@ -1,0 +1,104 @@
+"""Each allocator against the model of pool_model.py, with its own plain rule for what has to fit."""
+
+from hypothesis import settings
+
+from runtime.memory.arena import Arena
+from runtime.memory.classes import CLASSES, Classes
+from runtime.memory.extents import Extents
+from runtime.memory.placement import Placement
+from runtime.memory.ring import Ring
+from runtime.memory.spans import AllocRequest, Lifetime
+from runtime.memory.upstream import Segments
+from tests.runtime.memory.pool_model import PoolMachine
+
+STEPS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+GRANULE = 256
+
+
+def up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+class ArenaMachine(PoolMachine):
+    longest = Lifetime.GRAPH
+
+    def placement(self, segments: Segments) -> Placement:
+        return Arena(segments, self.longest)
+
+    def must_fit(self, request: AllocRequest) -> bool:
+        """A segment has room behind the last span of it that has not gone."""
+        size = up(request.bytes, GRANULE)
+        for segment, tensor in self.tensors.of.items():
+            top = up(max((end for _, end in self.taken(segment)), default=0), GRANULE)
+            if up(top, max(GRANULE, request.alignment)) + size <= len(tensor):
+                return True
+        return self.tensors.left_bytes >= max(self.segment_bytes, size)
+
+
+class RingMachine(PoolMachine):
+    longest = Lifetime.OP
+    total_bytes = segment_bytes = 64_000
+
+    def placement(self, segments: Segments) -> Placement:
+        return Ring(segments)
+
+    def must_fit(self, request: AllocRequest) -> bool:
+        """From the oldest to the newest that has not gone is one piece of the circle; behind it, or at 0, is room."""
+        size, align = up(request.bytes, GRANULE), max(GRANULE, request.alignment)
+        spans = sorted([*(one.span for one in self.kept), *(span for span, _ in self.limbo)], key=lambda one: one[4])
+        if not spans:
+            return size <= self.segment_bytes
+        tail, head = spans[0].offset, up(spans[-1].offset + spans[-1].bytes, GRANULE)
+        if head > tail:
+            return up(head, align) + size <= self.segment_bytes or size <= tail
+        return up(head, align) + size <= tail
+
+
+class ExtentsMachine(PoolMachine):
+    longest = Lifetime.GLOBAL
+
+    def placement(self, segments: Segments) -> Placement:
+        return Extents(segments, high_from_bytes=8192)
+
+    def must_fit(self, request: AllocRequest) -> bool:
+        """Some gap between two neighbours is long enough."""
+        size, align = up(request.bytes, GRANULE), max(GRANULE, request.alignment)
+        for segment, tensor in self.tensors.of.items():
+            at = 0
+            for start, end in [*self.taken(segment), (len(tensor), 0)]:
+                if up(at, align) + size <= start:
+                    return True
+                at = up(end, GRANULE)
+        return self.can_grow(size)
+
+    def is_compact(self) -> None:
+        """At most what aligning leaves lies between neighbours, but for the one gap in the middle of each segment."""
+        assert not self.limbo
+        for segment, tensor in self.tensors.of.items():
+            at, gaps = 0, []
+            for start, end in [*self.taken(segment), (len(tensor), 0)]:
+                gaps.append(start - at)
+                at = up(end, GRANULE)
+            assert len([gap for gap in gaps if gap >= 1024]) <= 1, f"segment {segment} has gaps {gaps}"
+
+
+class ClassesMachine(PoolMachine):
+    longest = Lifetime.GLOBAL
+    total_bytes, segment_bytes = 4_000_000, 600_000
+
+    def placement(self, segments: Segments) -> Placement:
+        return Classes(Extents(segments, high_from_bytes=100_000))
+
+    def must_fit(self, request: AllocRequest) -> bool:
+        """Room for one more segment is always enough, since a run is never longer than one."""
+        return self.can_grow(2 * CLASSES[-1])
+
+
+TestArena = ArenaMachine.TestCase
+TestArena.settings = STEPS
+TestRing = RingMachine.TestCase
+TestRing.settings = STEPS
+TestExtents = ExtentsMachine.TestCase
+TestExtents.settings = STEPS
+TestClasses = ClassesMachine.TestCase
+TestClasses.settings = STEPS
