@@ -113,7 +113,7 @@ def test_a_block_given_away_too_early_is_a_breach_of_the_tags_and_its_request_ge
     assert trial.judged("tokens")["state"] == "PASS", "wrong KV must never be answered with 200"
 
 
-def test_half_an_allocation_that_is_kept_when_the_rest_is_refused_is_a_leak_with_its_id(found: Callable[[str], Trial]) -> None:
+def test_half_an_allocation_kept_when_the_rest_is_refused_is_a_leak_with_its_id(found: Callable[[str], Trial]) -> None:
     trial = found("kept_on_refusal")
     judged = trial.judged("reclamation")
     owners = re.findall(r"\w+-\d+", judged["owner"])

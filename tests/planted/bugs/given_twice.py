@@ -5,8 +5,8 @@ books stay in order (the block has one owner at any time), so only what the bloc
 """
 
 MODULE = "runtime.scheduling.scheduler"
-EVERY = 14
-"""One in so many of those that will live long enough to need another block, so that the warm-up stays good."""
+EVERY = 25
+"""One in so many of those that will live long enough to need another block, so that the baseline stays good."""
 
 
 def plant(scheduler, every=EVERY):
