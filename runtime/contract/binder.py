@@ -72,8 +72,7 @@ class Binder:
     def _crossed(
         self, contract: Contract, facts: Sequence[TensorFacts], step: int | None, request: str | None
     ) -> Sequence[TensorFacts]:
-        group, graph = contract.key.group, contract.io.graph
-        effect = self._env.faults.fire(CONTRACT_BIND, group=group, graph=graph, step=step, request=request)
+        effect = self._env.faults.fire(CONTRACT_BIND, graph=contract.io.graph, step=step, request=request)
         if effect is not None and effect.kind is Kind.CORRUPT:
             return damaged(contract, facts, effect)
         return facts

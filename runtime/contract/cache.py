@@ -93,8 +93,7 @@ class ShapeCache:
         others = [other for other in self._entries.values() if other is not entry]
         if not others:
             return entry
-        group, graph = contract.key.group, contract.io.graph
-        effect = self._env.faults.fire(CONTRACT_CACHE, group=group, graph=graph, step=step, request=request)
+        effect = self._env.faults.fire(CONTRACT_CACHE, graph=contract.io.graph, step=step, request=request)
         if effect is not None and effect.kind is Kind.LIE:
             return others[effect.pick(len(others), "entry")]
         return entry

@@ -1,4 +1,5 @@
-"""Fault points of the contract layer. One thread crosses them, so hits count all crossings."""
+"""Fault points of the contract layer. One thread crosses them, so hits count all crossings. Rows of several groups share
+a launch, so no group is passed."""
 
 from faults.actions import corrupt, lie
 from faults.points import Point
@@ -11,7 +12,7 @@ CONTRACT_BIND = Point(
         "extent that is off (shape), another element type, strides with gaps, another device; the tensor is whole"
     ),
     actions=(corrupt("shape", "dtype", "stride", "device", symptom="mark:contract.violation"),),
-    scope=("group", "graph", "request", "step"),
+    scope=("graph", "request", "step"),
 )
 
 CONTRACT_CACHE = Point(
@@ -19,7 +20,7 @@ CONTRACT_CACHE = Point(
     layer="contract",
     breaks="one look-up of the shape cache is answered with another key's entry; the entries themselves are whole",
     actions=(lie(argument="", symptom="mark:contract.cache_refused"),),
-    scope=("group", "graph", "request", "step"),
+    scope=("graph", "request", "step"),
 )
 
 POINTS = (CONTRACT_BIND, CONTRACT_CACHE)
