@@ -1,5 +1,7 @@
-"""Fault points of the contract layer. One thread crosses them, so hits count all crossings. Rows of several groups share
-a launch, so no group is passed."""
+"""Fault points of the contract layer.
+
+One thread crosses them, so hits count all crossings. Rows of several groups share a launch, so no group is passed.
+"""
 
 from faults.actions import corrupt, lie
 from faults.points import Point
