@@ -53,7 +53,7 @@ class Ring:
         if self._segment is not None:
             self.hits += 1
         else:
-            self._segment = self._segments.grow(1)
+            self._segment = self._segments.grow(self._capacity)
             if self._segment is None:
                 return None
         lap = _Lap(start, start + size_bytes)

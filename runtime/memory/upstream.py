@@ -47,15 +47,16 @@ class Segments:
         self._next = 0
 
     def grow(self, bytes_min: int) -> int | None:
-        """A new segment of at least `bytes_min`; None when the pool may have no more or the device has no room."""
+        """A new segment, of `bytes_min` where the device has no room for a whole one; None when it has not even that,
+        or the pool may have no more."""
         if self._segments_max is not None and len(self.bytes_of) >= self._segments_max:
             return None
-        size_bytes = max(self.segment_bytes, bytes_min)
-        if not self._upstream.reserve(self._pool, self._next, size_bytes):
-            return None
-        segment, self._next = self._next, self._next + 1
-        self.bytes_of[segment] = size_bytes
-        return segment
+        for size_bytes in (max(self.segment_bytes, bytes_min), bytes_min):
+            if self._upstream.reserve(self._pool, self._next, size_bytes):
+                segment, self._next = self._next, self._next + 1
+                self.bytes_of[segment] = size_bytes
+                return segment
+        return None
 
     def drop(self, segment: int) -> int:
         """Give one back that holds nothing; its bytes."""

@@ -100,18 +100,23 @@ class PoolMachine(RuleBasedStateMachine):
         self.tensors.of[place.segment][place.offset : place.end] = GARBAGE
 
     @rule(
-        size_bytes=sizes,
-        alignment=st.sampled_from([1, 64, 256, 1024]),
-        lifetime=st.sampled_from(Lifetime),
-        session=st.sampled_from(["a", "b"]),
-        group=st.sampled_from(["x", "y"]),
+        data=st.data(), wishes=st.lists(st.tuples(sizes, st.sampled_from([1, 64, 256, 1024])), min_size=1, max_size=6)
     )
-    def alloc(self, size_bytes: int, alignment: int, lifetime: Lifetime, session: str, group: str) -> None:
-        request = AllocRequest(size_bytes, alignment, lifetime=lifetime, session=session, group=group)
-        if lifetime > self.longest:
-            with pytest.raises(LifetimeEscape):
-                self.pool.alloc(request)
-            return
+    def alloc(self, data: st.DataObject, wishes: list[tuple[int, int]]) -> None:
+        lifetimes = st.sampled_from([one for one in Lifetime if one <= self.longest])
+        for size_bytes, alignment in wishes:
+            lifetime, session, group = data.draw(st.tuples(lifetimes, st.sampled_from("ab"), st.sampled_from("xy")))
+            self._alloc(AllocRequest(size_bytes, alignment, lifetime=lifetime, session=session, group=group))
+
+    @precondition(lambda self: self.longest < Lifetime.GLOBAL)
+    @rule(session=st.sampled_from("ab"))
+    def alloc_what_would_escape(self, session: str) -> None:
+        for lifetime in Lifetime:
+            if lifetime > self.longest:
+                with pytest.raises(LifetimeEscape):
+                    self.pool.alloc(AllocRequest(1, lifetime=lifetime, session=session))
+
+    def _alloc(self, request: AllocRequest) -> None:
         must_fit = self.must_fit(request)
         before = self.pool.usage()
         refused = None
@@ -128,8 +133,8 @@ class PoolMachine(RuleBasedStateMachine):
                 before.live,
             )
             return
-        assert span.offset % alignment == 0
-        assert span.bytes == size_bytes
+        assert span.offset % request.alignment == 0
+        assert span.bytes == request.bytes
         self.count += 1
         self.kept.append(Kept(span, request, self.count % 255 + 1))
         self.tensors.view(span)[:] = self.kept[-1].value
@@ -158,17 +163,18 @@ class PoolMachine(RuleBasedStateMachine):
         self.env.ledger.settle()
 
     @precondition(lambda self: self.kept)
-    @rule(data=st.data())
-    def free(self, data: st.DataObject) -> None:
-        kept = self.kept.pop(data.draw(st.integers(0, len(self.kept) - 1)))
-        self._look(kept)
-        self.pool.free(kept.span, kept.last)
-        self._ended(kept, kept.last)
+    @rule(data=st.data(), n=st.integers(1, 4))
+    def free(self, data: st.DataObject, n: int) -> None:
+        for _ in range(min(n, len(self.kept))):
+            kept = self.kept.pop(data.draw(st.integers(0, len(self.kept) - 1)))
+            self._look(kept)
+            self.pool.free(kept.span, kept.last)
+            self._ended(kept, kept.last)
 
     @rule(
         lifetime=st.sampled_from(Lifetime),
-        session=st.sampled_from([None, "a", "b"]),
-        group=st.sampled_from([None, "x"]),
+        session=st.sampled_from(["a", "b", None]),
+        group=st.sampled_from(["x", None]),
     )
     def reset(self, lifetime: Lifetime, session: str | None, group: str | None) -> None:
         last = self.launched[-1].ticket if self.launched else None
@@ -284,7 +290,7 @@ class PoolMachine(RuleBasedStateMachine):
         return sorted((span.offset, span.offset + span.bytes) for span in spans if span.segment == segment)
 
     def can_grow(self, size_bytes: int) -> bool:
-        return self.tensors.left_bytes >= max(self.segment_bytes, -(-size_bytes // 4096) * 4096)
+        return self.tensors.left_bytes >= -(-size_bytes // 4096) * 4096
 
     def _launch(self) -> Launch:
         seq = self.launched[-1].ticket.seq + 1 if self.launched else 0

@@ -32,7 +32,7 @@ class ArenaMachine(PoolMachine):
             top = up(max((end for _, end in self.taken(segment)), default=0), GRANULE)
             if up(top, max(GRANULE, request.alignment)) + size <= len(tensor):
                 return True
-        return self.tensors.left_bytes >= max(self.segment_bytes, size)
+        return self.tensors.left_bytes >= size
 
 
 class RingMachine(PoolMachine):
@@ -90,8 +90,8 @@ class ClassesMachine(PoolMachine):
         return Classes(Extents(segments, high_from_bytes=100_000))
 
     def must_fit(self, request: AllocRequest) -> bool:
-        """Room for one more segment is always enough, since a run is never longer than one."""
-        return self.can_grow(2 * CLASSES[-1])
+        """A large span fits where no block can be in the way; a small one where there is room for one more run."""
+        return self.can_grow(max(request.bytes + 256, 2 * CLASSES[-1]))
 
 
 TestArena = ArenaMachine.TestCase
