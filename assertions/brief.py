@@ -58,6 +58,7 @@ class Brief:
     faults: tuple[PlannedFault, ...] = ()
     loads: tuple[PlannedLoad, ...] = ()
     checks: tuple[Check, ...] = ()
+    deadline_s: float | None = None  # the server's own, where the scenario sets it
     canary_planned: bool = True
     canary_compared_min: float = 0.9
     canary_every_s: float = 5.0
@@ -106,6 +107,7 @@ class Brief:
             faults=faults_of(plan.get("faults", ()), scenario.get("fault") or ()),
             loads=loads_of(plan.get("load", ()), scenario.get("load") or ()),
             checks=tuple(_check(each) for each in scenario.get("check") or ()),
+            deadline_s=((scenario.get("target") or {}).get("knobs") or {}).get("request_timeout_s"),
             canary_planned=canary is not None and bool(canary.get("every", 5.0)),
             canary_compared_min=float((canary or {}).get("compared_min", 0.9)),
             canary_every_s=float((canary or {}).get("every", 5.0)),

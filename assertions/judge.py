@@ -15,6 +15,7 @@ from assertions.judges import (
     alive,
     answered,
     check,
+    deadline,
     drift,
     fired,
     invariants,
@@ -92,6 +93,8 @@ def judges_of(brief: Brief) -> list[Judge]:
         load.judge(brief),
         latency.judge(brief),
     ]
+    if brief.deadline_s is not None:
+        bench.append(deadline.judge(brief))
     bench += [leak.judge(brief, series) for series in leak.SERIES]
     bench += [drift.judge(brief, each.id) for each in brief.loads if each.probe]
     bench += [check.judge(brief, each) for each in brief.checks]

@@ -77,6 +77,7 @@ class PlannedLoad:
     malformed_share: float = 0.0
     stream_share: float = 1.0
     output_tokens: float | None = None  # a reply's, in the middle; None: only the trace knows
+    timeout_s: float | None = None  # how long its clients wait
 
 
 def faults_of(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedFault, ...]:
@@ -149,6 +150,7 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
         malformed_share=malformed,
         stream_share=1.0 if stream is None else float(stream),
         output_tokens=_middle(words.get("output_tokens")),
+        timeout_s=words.get("timeout"),
     )
 
 

@@ -157,14 +157,14 @@ def _difference(requests: Requests, row: int, served: Served) -> str | None:
 
 def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
     """`usage` is the server's own word, so it can only catch a server that contradicts itself. What the client counted
-    itself is better evidence: each token with its log probability, or events with text, of which a token makes at most
-    one (it may make none: half a character, a held-back stop string)."""
+    itself is better evidence: token ids, each token with its log probability, or events with text, of which a token
+    makes at most one (it may make none: half a character, a held-back stop string)."""
     out, words = served.tokens_out, requests.tokens_from[row]
     counted = None if np.isnan(requests.output_tokens[row]) else int(requests.output_tokens[row])
     events = 0 if np.isnan(requests.chunks[row]) else int(requests.chunks[row])
     if out is None:
         return None
-    if words in ("usage", "logprobs"):
+    if words in ("ids", "usage", "logprobs"):
         if counted is not None and counted != out:
             return f"the client counted {counted} tokens, the server {out}"
     elif out:

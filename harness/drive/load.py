@@ -111,6 +111,8 @@ def load_config(plan: Plan, target: Target, directory: Path) -> dict[str, Any]:
         "canary": _canary(plan),
         "manners": _manners(scenario),
     }
+    if "ledger" in plan.capabilities:
+        config["body"] = {"return_token_ids": True}  # the client's own count, to hold against the server's ledger
     return config
 
 

@@ -39,11 +39,14 @@ class Heard:
     malformed_text: str | None = None  # the first malformed event, for the sample
     prompt_tokens: int | None = None  # from usage
     output_tokens: int | None = None  # from usage
+    ids: int | None = None  # token ids that came, where the target sends them: counted by us, not by the server
     log: TokenLog = field(default_factory=TokenLog)
     sample: str = ""  # start of the text, at most SAMPLE_CHARS_MAX
 
     def count_tokens(self) -> tuple[int | None, str | None]:
-        """Output tokens and where the number is from: the server's usage, else logprobs, else chunks with text."""
+        """Output tokens and where the number is from: token ids, the server's usage, logprobs, chunks with text."""
+        if self.ids is not None:
+            return self.ids, "ids"
         if self.output_tokens is not None:
             return self.output_tokens, "usage"
         if self.log.tokens:
@@ -100,6 +103,8 @@ def absorb(heard: Heard, chunk: dict[str, Any]) -> str:
         if isinstance(choice.get("finish_reason"), str):
             heard.finish = choice["finish_reason"]
         text += _text_of(choice)
+        if isinstance(choice.get("token_ids"), list):
+            heard.ids = (heard.ids or 0) + len(choice["token_ids"])
         if isinstance(choice.get("logprobs"), dict):
             _logprobs(heard.log, choice["logprobs"])
     return text

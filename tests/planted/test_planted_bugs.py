@@ -16,8 +16,6 @@ from tests.planted.live import Trial, run
 
 pytestmark = pytest.mark.slow
 
-NOBODY_WAITS = "e2e.max < 3s [all]"
-
 
 @dataclass(frozen=True)
 class Planned:
@@ -30,11 +28,11 @@ class Planned:
 
 
 TRIALS = (
-    Planned("cancels", ("kept_on_cancel", "lost_event"), frozenset({"reclamation", "tokens"})),
+    Planned("cancels", ("kept_on_cancel", "lost_event"), frozenset({"reclamation", "answered", "tokens"})),
     Planned("cancels", ("early_done",), frozenset({"answered", "tokens"})),
     Planned("cancels", ("given_twice",), frozenset({"invariants", "answered"})),
     Planned("faults", ("kept_on_refusal", "error_called_ok"), frozenset({"reclamation", "answered"})),
-    Planned("faults", ("deadline_sleeps", "position_off_by_one"), frozenset({NOBODY_WAITS, "tokens"})),
+    Planned("faults", ("deadline_sleeps", "position_off_by_one"), frozenset({"deadline", "tokens"})),
     Planned("faults", ("polite_cut",), frozenset({"answered"}), may=frozenset({"tokens"})),
 )
 
@@ -83,11 +81,11 @@ def test_blocks_kept_on_a_cancel_in_prefill_are_a_leak_with_the_clients_ids_and_
     assert "cancelled in running: client_gone; " in trial.flat
 
 
-def test_an_event_that_never_arrives_is_seen_in_the_canaries_though_both_ledgers_agree(
+def test_an_event_that_never_arrives_is_counted_by_the_client_and_seen_in_the_canaries(
     found: Callable[[str], Trial],
 ) -> None:
     trial = found("lost_event")
-    assert trial.judged("answered")["state"] == "PASS"
+    assert re.search(r"the client counted \d+ tokens, the server \d+", trial.flat)
     assert re.search(r"canary-\d+ against exact \w+: difference \S+, parted at token 2", trial.flat)
 
 
@@ -134,8 +132,8 @@ def test_a_deadline_that_sleeps_while_the_device_hangs_is_found_by_who_waited_lo
     found: Callable[[str], Trial],
 ) -> None:
     trial = found("deadline_sleeps")
-    judged = trial.judged(NOBODY_WAITS)
-    assert judged["figures"]["value"] == pytest.approx(4, abs=0.9), "as long as the hang"
+    judged = trial.judged("deadline")
+    assert judged["figures"]["slowest_s"] == pytest.approx(4, abs=0.9), "as long as the hang"
     assert judged["fault"] == "hang#0"
     assert judged["evidence"][0]["request"].startswith(("chat-", "canary-"))
 

@@ -21,6 +21,7 @@ from misbehaving import (
 )
 
 from harness.load.cancel import parse_cancel
+from harness.load.chunks import Heard, absorb
 from harness.load.exchange import Exchange, Reply, Request, retry_after_s
 from harness.load.outcome import End, Outcome
 from harness.load.wire import USER_AGENT, Line, first_model
@@ -50,6 +51,14 @@ def test_a_whole_stream_is_ok_with_every_stamp_in_order() -> None:
     assert (heard.prompt_tokens, heard.chunks, heard.finish) == (7, 2, "stop")
     assert reply.sample is None
     assert reply.reusable
+
+
+def test_token_ids_are_counted_by_us_and_win_over_the_servers_own_word() -> None:
+    heard = Heard()
+    for chunk_of in ({"token_ids": [5, 6]}, {"token_ids": [7]}):
+        absorb(heard, {"choices": [{"index": 0, "text": "x", **chunk_of}]})
+    absorb(heard, {"choices": [], "usage": {"completion_tokens": 9}})
+    assert heard.count_tokens() == (3, "ids")
 
 
 def test_a_stream_that_is_cut_is_truncated() -> None:
