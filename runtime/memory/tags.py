@@ -10,6 +10,7 @@ shows, with torch or without. (Idea: shadow memory; the bugs it must see are M1,
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +52,15 @@ class TagPlane:
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
         """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
         counts = [len(claim.sums) for claim in reads]
-        if not sum(counts):
+        total = sum(counts)
+        if not total:
             return ()
-        blocks = np.concatenate([np.asarray(work.block_tables[row][:n], np.int64) for row, n in enumerate(counts)])
-        sums = np.concatenate([np.asarray(claim.sums, np.uint64) for claim in reads])
-        claimed = [claim.generations[:n] for claim, n in zip(reads, counts, strict=True)]
-        generations = np.concatenate([np.asarray(one, np.int64) for one in claimed])
+        # One pass over Python numbers each: an array a row cost three times as much at 32 rows.
+        tables = (table[:n] for table, n in zip(work.block_tables, counts, strict=True))
+        claimed = (claim.generations[:n] for claim, n in zip(reads, counts, strict=True))
+        blocks = np.fromiter(chain.from_iterable(tables), np.int64, total)
+        generations = np.fromiter(chain.from_iterable(claimed), np.int64, total)
+        sums = np.fromiter(chain.from_iterable(claim.sums for claim in reads), np.uint64, total)
         given_away = self._generations[blocks] != generations
         found = self._sums[blocks]
         self._cut_tails(found, blocks, reads, counts)

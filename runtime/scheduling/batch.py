@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from runtime.core.work import Claim, Work
+from runtime.core.work import Claim, Ints, Work
 from runtime.scheduling.request import Request
 
 
@@ -81,10 +82,13 @@ def _claim(request: Request) -> Claim:
 
 
 def _slots(
-    tables: Sequence[Sequence[int]], positions: np.ndarray, lengths: Sequence[int], block_tokens: int
-) -> tuple[tuple[int, ...], np.ndarray]:
+    tables: Sequence[Sequence[int]], positions: Ints, lengths: Sequence[int], block_tokens: int
+) -> tuple[tuple[int, ...], Ints]:
     """The KV slot of each new token, and the blocks they fall into."""
-    flat = np.concatenate([np.asarray(table, np.int64) for table in tables])
+    if len(lengths) == len(positions):  # decode: the new token is in each table's last block, since tables are cut
+        blocks = np.fromiter((table[-1] for table in tables), np.int64, len(tables))
+        return tuple(blocks.tolist()), blocks * block_tokens + positions % block_tokens
+    flat = np.fromiter(chain.from_iterable(tables), np.int64)
     firsts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
     blocks = flat[np.repeat(firsts, lengths) + positions // block_tokens]
     return tuple(np.unique(blocks).tolist()), blocks * block_tokens + positions % block_tokens

@@ -33,6 +33,7 @@ class Request:
         "first_ns",
         "generations",
         "id",
+        "limit",
         "line",
         "phase",
         "preempted",
@@ -47,6 +48,8 @@ class Request:
         self.seq = seq
         self.phase = Phase.WAITING
         self.tokens: list[int] = list(submit.prompt)
+        self.limit = len(submit.prompt) + submit.max_tokens
+        """Tokens it has when it must end by length."""
         self.computed = 0
         self.blocks: list[int] = []
         self.generations: list[int] = []
@@ -94,9 +97,9 @@ class Request:
 
     def finish_by(self) -> str | None:
         """Why generation is over: "stop", "length", or None when it goes on."""
-        if self.generated and self.tokens[-1] in self.submit.stop_tokens:
+        if self.tokens[-1] in self.submit.stop_tokens and self.generated:
             return "stop"
-        return "length" if self.generated >= self.submit.max_tokens else None
+        return "length" if len(self.tokens) >= self.limit else None
 
     def ended(self, end: End, now_ns: int) -> Ended:
         """Close the life; asserts that it is the first end."""

@@ -132,8 +132,10 @@ class Scheduler:
 
     def _room(self, request: Request, tokens: int, rows: list[Row]) -> bool:
         """Blocks for `tokens` tokens of `request`, preempting later arrivals that have no row yet if need be."""
+        if tokens <= len(request.blocks) * self._pool.block_tokens:
+            return True
         need = self._pool.blocks_for(tokens) - len(request.blocks)
-        while need > 0:
+        while True:
             try:
                 request.give(*self._pool.take(request.id, need, group=request.submit.group, phase=request.stage))
                 return True
@@ -145,7 +147,6 @@ class Scheduler:
                 self.preempt(victim)
                 if victim is request:
                     return False
-        return True
 
     def _victim(self, asking: Request, rows: list[Row]) -> Request | None:
         """The last to arrive that runs and has no row in this plan; never one that arrived before who asks."""
