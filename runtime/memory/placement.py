@@ -28,12 +28,20 @@ class Place(NamedTuple):
 class Placement(Protocol):
     """Takes places out of segments and puts them back."""
 
-    longest: Lifetime
-    """The longest lifetime that may be placed here."""
-    full: type[OutOfMemory]
-    """What the pool raises when there is no place."""
-    hits: int
-    """Places found without a refill and without a new segment."""
+    @property
+    def longest(self) -> Lifetime:
+        """The longest lifetime that may be placed here."""
+        ...
+
+    @property
+    def full(self) -> type[OutOfMemory]:
+        """What the pool raises when there is no place."""
+        ...
+
+    @property
+    def hits(self) -> int:
+        """Places found without a refill and without a new segment."""
+        ...
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
         """A place of at least `size_bytes`, or None and nothing has changed."""

@@ -85,8 +85,9 @@ def ladder(
     times_max: int = 8,
 ) -> tuple[Rung, ...]:
     """The rungs that this pool can have. `neighbours` live on the same device, so their empty segments are room for
-    this one; `move` makes it one that can be defragmented, after the launch that `barrier` names. Evict and preempt
-    end one holding at a time and are climbed up to `times_max` times."""
+    this one; `move` makes all of them pools that can be defragmented, after the launch that `barrier` names: first this
+    one, and when nothing moves there, the neighbours. Evict and preempt end one holding at a time and are climbed up to
+    `times_max` times."""
 
     def release_free(request: AllocRequest) -> bool:
         return sum(one.release_free() for one in (pool, *neighbours)) > 0
@@ -94,17 +95,21 @@ def ladder(
     def defrag(request: AllocRequest) -> bool:
         assert move is not None
         after = barrier()
+        quiet = after is None or after.done
         try:
-            return pool.defrag(move, after, overlap=after is None or after.done) > 0
+            if pool.defrag(move, after, overlap=quiet):
+                return True
+            moved_bytes = sum(one.defrag(move, after, overlap=quiet) for one in neighbours if one is not pool)
         except DefragFailed:
             env.marks.hit("memory.defrag_failed")
             return False
+        return release_free(request) or moved_bytes > 0
 
     rungs = [Rung("release_free", release_free)]
     if evict is not None:
         rungs.insert(0, Rung("evict", evict, times_max))
     if move is not None:
-        rungs.append(Rung("defrag", defrag))
+        rungs.append(Rung("defrag", defrag, times_max=2))
     if preempt is not None:
         rungs.append(Rung("preempt", preempt, times_max))
     return tuple(rungs)

@@ -73,8 +73,9 @@ class Kept:
 class PoolMachine(RuleBasedStateMachine):
     """Subclasses say which placement, and (in `must_fit`) when a request has to succeed."""
 
-    sizes = st.one_of(st.integers(1, 3000), st.integers(1, 40_000))
-    total_bytes, segment_bytes = 200_000, 64_000
+    total_bytes, segment_bytes = 200_000, 65_536
+    sizes = st.one_of(st.integers(1, 300), st.integers(1, 40_000), st.sampled_from([256, 8192, 16_384, 32_768, 65_536]))
+    """Whole parts of a segment too: what just fits is where one byte too many or too few shows."""
     longest = Lifetime.SESSION
 
     def placement(self, segments: Segments) -> Placement:

@@ -51,6 +51,17 @@ def test_empty_segments_of_a_neighbour_are_room_for_this_pool():
     assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1}
 
 
+def test_a_neighbour_is_packed_when_this_pool_has_nothing_to_move():
+    bench = Bench(total_kib=1024, segment_kib=512)
+    neighbour = bench.another("workspace")
+    first, _, third, _ = [neighbour.alloc(ask(200 * KIB)) for _ in range(4)]
+    for span in (first, third):
+        neighbour.free(span, None)
+    pool = Retry(bench.pool, bench.env, ladder(bench.env, bench.pool, neighbours=[neighbour], move=stay))
+    pool.alloc(ask(512 * KIB))
+    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
+
+
 def test_what_is_free_in_pieces_is_served_after_a_defrag():
     bench = Bench()
     pool = Retry(bench.pool, bench.env, ladder(bench.env, bench.pool, move=stay))
@@ -83,7 +94,7 @@ def test_evict_comes_before_everything_and_preempt_last():
     assert [(rung.name, rung.times_max) for rung in rungs] == [
         ("evict", 3),
         ("release_free", 1),
-        ("defrag", 1),
+        ("defrag", 2),
         ("preempt", 3),
     ]
 

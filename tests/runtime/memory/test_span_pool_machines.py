@@ -37,7 +37,7 @@ class ArenaMachine(PoolMachine):
 
 class RingMachine(PoolMachine):
     longest = Lifetime.OP
-    total_bytes = segment_bytes = 64_000
+    total_bytes = segment_bytes = 65_536
 
     def placement(self, segments: Segments) -> Placement:
         return Ring(segments)

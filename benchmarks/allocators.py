@@ -1,0 +1,138 @@
+"""How fast our allocators are and how they leave memory, beside torch.
+
+    python benchmarks/allocators.py                 all three tables
+    python benchmarks/allocators.py --only speed    alloc and free in ns, beside torch.empty on the CPU
+    python benchmarks/allocators.py --only trace    2 MiB / 16 MiB / 2 MiB, 500 rounds, three orders of freeing
+    python benchmarks/allocators.py --only kv       contiguous, paged, paged and chunked KV on one trace
+
+Speed: rounds go A B C ... A B C ...; the best round is printed, with the median, since others use this machine too.
+
+What the other two measure is said in allocators_trace.py and allocators_kv.py.
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.allocators_heaps import real_env
+from benchmarks.allocators_kv import kv
+from benchmarks.allocators_trace import trace
+from runtime.memory.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
+from runtime.memory.arena import Arena
+from runtime.memory.classes import Classes
+from runtime.memory.extents import Extents
+from runtime.memory.paged import PagedPool
+from runtime.memory.paged_spans import PagedSpans
+from runtime.memory.placement import Placement
+from runtime.memory.pool import Pool
+from runtime.memory.ring import Ring
+from runtime.memory.span_pool import SpanPool
+from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope
+from runtime.memory.upstream import Reserve, Segments
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    tables = {"speed": speed, "trace": trace, "kv": kv}
+    for name, table in tables.items():
+        if options.only in (None, name):
+            print("\n".join(table(options)), end="\n\n")
+    return 0
+
+
+def speed(options: argparse.Namespace) -> list[str]:
+    """One row a way to get bytes."""
+    ways = _ways()
+    figures: dict[str, list[float]] = {name: [] for name in ways}
+    gc.disable()
+    try:
+        for _ in range(options.rounds):
+            for name, way in ways.items():
+                start_ns = time.perf_counter_ns()
+                way(options.loops)
+                figures[name].append((time.perf_counter_ns() - start_ns) / options.loops)
+    finally:
+        gc.enable()
+    rows = [f"{'alloc + free':34}{'best ns':>9}{'median':>9}"]
+    rows += [f"{name:34}{min(ns):9.0f}{statistics.median(ns):9.0f}" for name, ns in figures.items()]
+    return rows
+
+
+def _ways() -> dict[str, Callable[[int], None]]:
+    import torch
+
+    torch.set_num_threads(1)
+
+    def pairs(pool: Pool, request: AllocRequest) -> Callable[[int], None]:
+        def way(loops: int) -> None:
+            for _ in range(loops):
+                pool.free(pool.alloc(request), None)
+
+        return way
+
+    def steps(pool: Pool, request: AllocRequest) -> Callable[[int], None]:
+        scope = ResetScope(Lifetime.GRAPH)
+
+        def way(loops: int) -> None:
+            for _ in range(loops // 100):
+                for _ in range(100):
+                    pool.alloc(request)
+                pool.reset(scope, None)
+
+        return way
+
+    def tensors(size_bytes: int) -> Callable[[int], None]:
+        def way(loops: int) -> None:
+            for _ in range(loops):
+                torch.empty(size_bytes, dtype=torch.uint8)
+
+        return way
+
+    small, large = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB))
+    step = AllocRequest(KIB, lifetime=Lifetime.GRAPH)
+    env = real_env()
+    return {
+        "arena 1 KiB, reset each 100": steps(_pool("arena", lambda one: Arena(one)), step),
+        "ring 1 KiB": pairs(_pool("ring", Ring), small),
+        "size classes 1 KiB": pairs(_pool("classes", lambda one: Classes(Extents(one))), small),
+        "  Limit, Fault, Retry, Stats": pairs(_stack(told=False), small),
+        "  and Track, Log": pairs(_stack(told=True), small),
+        "size classes 1 MiB (extents)": pairs(_pool("classes", lambda one: Classes(Extents(one))), large),
+        "KV page 1 KiB": pairs(PagedSpans(env, PagedPool(env, 64, 16), KIB), small),
+        "torch.empty 1 KiB, CPU": tensors(KIB),
+        "torch.empty 1 MiB, CPU": tensors(MIB),
+    }
+
+
+def _pool(name: str, placement: Callable[[Segments], Placement]) -> SpanPool:
+    return SpanPool(real_env(), name, placement(Segments(Reserve(64 * MIB), name, 16 * MIB)))
+
+
+def _stack(told: bool) -> Pool:
+    env, bare = real_env(), _pool("classes", lambda one: Classes(Extents(one)))
+    inner: Pool = Track(bare, env) if told else bare
+    stack = Stats(Retry(Limit(Fault(inner, env), 64 * MIB), env, ladder(env, bare)), env.clock)
+    return Log(stack, env.clock, lambda line: None) if told else stack
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["speed", "trace", "kv"])
+    parser.add_argument("--rounds", type=int, default=21, help="of the speed table")
+    parser.add_argument("--loops", type=int, default=2000, help="pairs in a round; a multiple of 100")
+    parser.add_argument("--room-mib", type=int, default=1024)
+    parser.add_argument("--fill", type=float, default=0.9, help="share of the room that is kept live")
+    parser.add_argument("--seed", type=int, default=7)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
