@@ -15,8 +15,14 @@ from runtime.models.kv import PagedKv
 from runtime.models.layout import lay_out
 from tests.contract.test_device import work
 
+
+def turned(square: Tensor) -> Tensor:
+    """Its transpose, made by an operator that is not counted."""
+    return square.as_strided((4, 4), (1, 4))
+
+
 CONVERTS: dict[str, Callable[[Tensor], object]] = {
-    "contiguous": lambda square: square.t().contiguous(),
+    "contiguous": lambda square: turned(square).contiguous(),
     "clone": lambda square: square.clone(),
     "to another dtype": lambda square: square.to(torch.float16),
     "half": lambda square: square.half(),
@@ -30,7 +36,7 @@ CONVERTS: dict[str, Callable[[Tensor], object]] = {
     "reshape that copies": lambda square: square[:, :3].reshape(-1),
     "flatten that copies": lambda square: square[:, :3].flatten(),
     "copy_ that changes the dtype": lambda square: torch.empty(4, 4, dtype=torch.float64).copy_(square),
-    "copy_ that changes the order": lambda square: torch.empty(4, 4).copy_(square.as_strided((4, 4), (1, 4))),
+    "copy_ that changes the order": lambda square: torch.empty(4, 4).copy_(turned(square)),
 }
 KEEPS: dict[str, Callable[[Tensor], object]] = {
     "contiguous of the contiguous": lambda square: square.contiguous(),
@@ -55,7 +61,7 @@ def test_a_conversion_is_counted(what: str, inference: bool) -> None:
     square = torch.arange(16.0).view(4, 4)
     with Conversions("step") as conversions:
         CONVERTS[what](square)
-    assert conversions.total >= 1, what
+    assert conversions.total == 1, conversions.counts
     with pytest.raises(ContractViolation):
         conversions.refuse()
 

@@ -1,5 +1,7 @@
 """Facts of torch tensors are those of torch, and agree with numpy's about the same memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -29,5 +31,9 @@ def test_torch_and_numpy_tell_the_same_of_the_same_memory() -> None:
         assert facts_of(torch.from_numpy(array), "a") == facts_of_array(array, "a")
 
 
-def test_devices_are_told_apart() -> None:
-    assert facts_of(torch.empty(2, device="meta"), "t").device == "meta"
+def test_devices_of_one_kind_are_told_apart() -> None:
+    second = SimpleNamespace(  # no tensor on a second GPU can be made everywhere
+        shape=(2,), stride=lambda: (1,), dtype=torch.int64, device=torch.device("cuda", 1), data_ptr=lambda: 64
+    )
+    assert facts_of(second, "t") == ("t", (2,), (1,), "int64", "cuda:1", 64)  # type: ignore[arg-type]
+    assert [facts_of(torch.empty(2, device=name), "t").device for name in ("cpu", "meta")] == ["cpu", "meta"]
