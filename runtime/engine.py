@@ -8,6 +8,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from faults.points import Severity
+from runtime.contract.binder import Binder
+from runtime.contract.registry import Contract, ContractKey, Registry
+from runtime.contract.spec import TensorFacts
+from runtime.contract.step import facts_of_work, step_io
+from runtime.contract.violation import ContractViolation
 from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, Draining, LaunchError, OutOfBlocks, RuntimeFailure
@@ -16,7 +21,7 @@ from runtime.core.work import Sampled, StepResult
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
 from runtime.memory.paged import PagedPool, PoolCount
-from runtime.scheduling.batch import Batch, bind
+from runtime.scheduling.batch import Batch, Bound, bind
 from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 
@@ -68,6 +73,10 @@ class Engine:
         self._sink = sink
         self._scheduler = Scheduler(env, pool, limits)
         self._watchdog = Watchdog(env, bounds)
+        self._binder = Binder(env)
+        self._registry = Registry()
+        self._contracts: dict[str, Contract] = {}
+        self._contract_io = step_io(limits.token_budget, limits.seqs_max, pool.blocks)
         self._requests: dict[str, Request] = {}
         self._due: deque[Batch] = deque()
         self._flight: Flight | None = None
@@ -226,13 +235,43 @@ class Engine:
 
     def _launch(self, batch: Batch, repeats: int) -> None:
         self._steps += 1
-        bound = bind(batch, self._steps, self._pool.block_tokens)
         try:
+            bound = self._bound(batch)
             ticket = self._device.launch(bound.work, bound.reads, bound.writes)
+        except ContractViolation as violation:
+            self._refuse_rows(batch, repeats, violation)
+            return
         except (LaunchError, DeviceLost) as failure:
             self._failed(batch, repeats, failure)
             return
         self._flight = Flight(batch, ticket, repeats)
+
+    def _bound(self, batch: Batch) -> Bound:
+        """The batch laid out and held against its contract; laid out once more when it breaks it."""
+
+        def lay_out() -> tuple[Bound, tuple[TensorFacts, ...]]:
+            bound = bind(batch, self._steps, self._pool.block_tokens)
+            return bound, facts_of_work(bound.work)
+
+        contract = self._contract(batch.model_key)
+        first = batch.rows[0].request.id
+        return self._binder.check_or_rebuild(contract, lay_out, step=self._steps, request=first)[0]
+
+    def _contract(self, model: str) -> Contract:
+        """Registered when the model is first launched; its bounds are the engine's own."""
+        if model not in self._contracts:
+            self._contracts[model] = self._registry.register(ContractKey(model=model), self._contract_io)
+        return self._contracts[model]
+
+    def _refuse_rows(self, batch: Batch, repeats: int, violation: ContractViolation) -> None:
+        """Fail the rows that the violation names, or all when it names none, and launch what is left."""
+        at = violation.rows
+        named = batch.rows if at is None else tuple(batch.rows[row] for row in at)
+        for row in named:
+            self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its inputs are refused: {violation}")
+            self._end(row.request, _end_of(violation))
+        if left := tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED):
+            self._launch(Batch(batch.model_key, left), repeats)
 
     def _failed(self, batch: Batch, repeats: int, error: BaseException) -> None:
         """Repeat a failed step once, without those that ended meanwhile; then fail this batch and only this one."""

@@ -1,13 +1,14 @@
 """Every fault point of the runtime in one catalogue, and the names of those whose layer is still to come. No torch."""
 
 from faults import Catalogue
+from runtime.contract.points import POINTS as CONTRACT
 from runtime.device.points import POINTS as DEVICE
 from runtime.memory.points import POINTS as MEMORY
 from runtime.scheduling.points import POINTS as SCHEDULING
 from runtime.server.points import POINTS as SERVER
 
 PLANNED = tuple(
-    "contract.bind contract.cache memory.alloc memory.reset memory.defrag kv.publish kv.evict "
+    "memory.alloc memory.reset memory.defrag kv.publish kv.evict "
     "device.event.record device.event.wait device.copy.h2d device.copy.d2h device.mem_info "
     "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.read weights.unpack "
     "sched.preempt swap.out swap.in group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
@@ -17,13 +18,14 @@ PLANNED = tuple(
 def catalogue() -> Catalogue:
     """A fresh catalogue, so that two runs in one process share nothing."""
     made = Catalogue()
-    for point in (*MEMORY, *SCHEDULING, *DEVICE, *SERVER):
+    for point in (*CONTRACT, *MEMORY, *SCHEDULING, *DEVICE, *SERVER):
         made.declare(point)
     made.planned(PLANNED)
     return made
 
 
 MARKS = frozenset(
+    "contract.violation contract.rebuilt contract.cache_refused "
     "kv.out_of_blocks kv.preempt kv.reject kv.tag_breach admit.refused cancel.delivered engine.step_repeated "
     "engine.step_failed device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error".split()
 )

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from runtime.core.work import Sampled, Work
+from runtime.device.conversions import Conversions
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
-from runtime.models.layout import lay_out
+from runtime.models.layout import Layout, lay_out
 from runtime.models.sampler import sample
 
 
@@ -16,6 +17,7 @@ class PagedModel:
     def __init__(self, decoder: Decoder, kv: PagedKv) -> None:
         self.decoder = decoder
         self.kv = kv
+        self._counted: set[tuple[bool, int]] = set()
 
     @torch.inference_mode()
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
@@ -32,5 +34,16 @@ class PagedModel:
     @torch.inference_mode()
     def logits(self, work: Work) -> tuple[tuple[int, ...], Tensor]:
         """The rows that are sampled, and their logits; K and V are written as in `run`."""
-        layout = lay_out(work, self.kv, self.decoder.exact_mode)
+        layout = self._laid_out(work)
         return layout.picked_rows, self.decoder.forward(layout, self.kv)
+
+    def _laid_out(self, work: Work) -> Layout:
+        """Conversions are counted where a batch shape is new: at every launch that would cost 7 % of a small step."""
+        shape = (work.tokens > work.rows, work.rows)
+        if shape in self._counted:
+            return lay_out(work, self.kv, self.decoder.exact_mode)
+        with Conversions("step") as conversions:
+            layout = lay_out(work, self.kv, self.decoder.exact_mode)
+        conversions.refuse()
+        self._counted.add(shape)
+        return layout

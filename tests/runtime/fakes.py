@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from faults import Catalogue, Faults
+from runtime.contract.points import POINTS as CONTRACT_POINTS
 from runtime.core.edge import Ended, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
@@ -109,7 +110,7 @@ class Bench:
         self.clock = SetClock()
         self.mailbox = Mailbox(submits_max=1000)
         catalogue = Catalogue()
-        for point in (*MEMORY_POINTS, *SCHED_POINTS):
+        for point in (*CONTRACT_POINTS, *MEMORY_POINTS, *SCHED_POINTS):
             catalogue.declare(point)
         self.fires: list[str] = []
         self.faults = Faults(
