@@ -299,6 +299,7 @@ def test_usage_adds_up_at_every_step(world: World) -> None:
         world.pool.free(span, after)
     world.complete(ticket)
     assert world.pool.usage().conserved
+    assert (world.pool.usage().asked_bytes, world.pool.usage().held_bytes, world.pool.usage().live) == (0, 0, 0)
     assert world.pool.usage().allocs == len(spans)
     assert world.pool.usage().hits <= len(spans)
 

@@ -1,4 +1,4 @@
-"""What can be put on a pool, one thing each, in any order. The order that makes sense, outermost first:
+"""What can be put on a pool, one thing each. The order that makes sense, outermost first:
 
 Log      each operation in words, also the one that failed
 Stats    counts what the caller sees

@@ -59,12 +59,10 @@ class Track(Adaptor):
         self._end(span, request, "freed")
 
     def reset(self, scope: ResetScope, after: Ticket | None) -> int:
-        before = [(span, request) for span, request in self.inner.live() if scope.covers(request)]
+        ended = [(span, request) for span, request in self.inner.live() if scope.covers(request)]
         freed_bytes = self.inner.reset(scope, after)
-        still = {span for span, _ in self.inner.live()}
-        for span, request in before:
-            if span not in still:
-                self._end(span, request, f"reset {scope.lifetime.name.lower()}")
+        for span, request in ended:
+            self._end(span, request, f"reset {scope.lifetime.name.lower()}")
         return freed_bytes
 
     def defrag(self, move: Move, barrier: Ticket | None, *, bytes_max: int | None = None, overlap: bool = False) -> int:

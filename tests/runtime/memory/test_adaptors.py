@@ -21,6 +21,7 @@ def test_a_limit_refuses_before_the_device_does_and_counts_what_is_in_limbo():
     with pytest.raises(LimitReached, match=rf"{100 * KIB} B are left below its limit of {300 * KIB} B") as caught:
         pool.alloc(ask(200 * KIB))
     assert (caught.value.fragmented, caught.value.code) == (False, "memory_limit")
+    assert bench.pool.usage().allocs == 1, "the device was asked all the same"
     bench.complete(ticket)
     pool.alloc(ask(300 * KIB))
 

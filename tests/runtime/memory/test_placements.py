@@ -13,7 +13,7 @@ from runtime.memory.ring import Ring
 from runtime.memory.span_pool import SpanPool
 from runtime.memory.spans import AllocRequest, Lifetime, ResetScope, Span
 from runtime.memory.upstream import Reserve, Segments
-from tests.runtime.memory.bench import KIB, MIB, Bench, ask
+from tests.runtime.memory.bench import KIB, MIB, Bench, ask, stay
 
 
 def step(size_bytes: int, lifetime: Lifetime = Lifetime.GRAPH) -> AllocRequest:
@@ -198,6 +198,39 @@ def test_defrag_drains_sparse_runs_into_earlier_ones():
     bench.pool.defrag(move, None)
     assert max(span.offset for span in at.values()) < 16 * KIB
     assert bench.pool.usage().largest_free_bytes == 1024 * KIB - 16 * KIB
+    assert bench.pool.defrag(move, None) == 0, "what is packed was moved again"
+
+
+def test_a_refill_is_no_hit_though_its_segment_was_there():
+    bench = Bench()
+    for size_bytes in (100, 1000, 10_000):
+        bench.pool.alloc(ask(size_bytes))
+    assert (bench.pool.usage().allocs, bench.pool.usage().hits) == (3, 0)
+
+
+def test_an_old_place_waits_for_the_barrier_though_its_copy_is_done():
+    bench = Bench()
+    hole, _ = bench.pool.alloc(ask(200 * KIB)), bench.pool.alloc(ask(200 * KIB))
+    bench.pool.free(hole, None)
+    flying = bench.launch()
+    back: list[Place] = []
+    bench.pool.on_return(back.append)
+    assert bench.pool.defrag(stay, flying) == 200 * KIB
+    assert (back, bench.pool.usage().limbo_bytes) == ([], 200 * KIB)
+    bench.complete(flying)
+    assert [place.offset for place in back] == [200 * KIB]
+
+
+def test_an_old_place_waits_for_its_copy_though_the_barrier_is_done():
+    bench = Bench()
+    hole, _ = bench.pool.alloc(ask(200 * KIB)), bench.pool.alloc(ask(200 * KIB))
+    bench.pool.free(hole, None)
+    barrier, copy = bench.launch(), bench.launch()
+    bench.complete(barrier)
+    bench.pool.defrag(lambda old, new, size_bytes: copy, barrier)
+    assert bench.pool.usage().limbo_bytes == 200 * KIB
+    bench.complete(copy)
+    assert bench.pool.usage().limbo_bytes == 0
 
 
 def test_a_slide_needs_a_quiet_device():
