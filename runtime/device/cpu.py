@@ -11,7 +11,6 @@ import queue
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -20,30 +19,11 @@ from faults.actions import carry_out
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
 from runtime.core.ports import Ticket
-from runtime.core.work import Breach, Claim, Sampled, StepResult, Work
+from runtime.core.work import Claim, StepResult, Work
 from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, phase_of
+from runtime.device.ports import StepModel, Tags
 
 _FAREWELL_S = 0.5
-
-
-class StepModel(Protocol):
-    """What a device runs. Called from one thread, one work at a time."""
-
-    def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Compute and sample; K and V of its tokens are written afterwards. May be repeated with the same work."""
-        ...
-
-
-class Tags(Protocol):
-    """The part of the tag plane that a device uses (runtime.memory.tags.TagPlane)."""
-
-    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """Blocks that do not hold what their readers claim."""
-        ...
-
-    def stamp(self, work: Work) -> None:
-        """Write this launch's tags through its own slots."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from runtime.core.ports import Device, Ticket
 from runtime.core.work import Breach, Claim, Sampled, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.device.points import POINTS
+from runtime.device.sim import SimDevice
+from runtime.device.virtual_time import VirtualTime
 
 _PATIENCE_S = 20.0
 
@@ -87,7 +89,35 @@ class CpuWorld:
             self._woken.notify_all()
 
 
-WORLDS: dict[str, Callable[[], World]] = {"cpu": CpuWorld}
+class FlatCosts:
+    """Every launch takes a millisecond."""
+
+    def cost_ns(self, work: Work) -> int:
+        return 1_000_000
+
+
+class SimWorld:
+    """A SimDevice over a journal; `until` moves its clock, and never back."""
+
+    def __init__(self) -> None:
+        catalogue = Catalogue()
+        for point in POINTS:
+            catalogue.declare(point)
+        self.clock = VirtualTime()
+        faults = Faults(catalogue, self.clock.now_ns, lambda fire: None, lambda state: None)
+        self.env = Env(clock=self.clock, seed=1, faults=faults, ledger=Ledger())
+        self.journal = Journal()
+        self.device = SimDevice({"": self.journal}, self.journal, self.env, self.clock, FlatCosts())
+
+    def until(self, met: Callable[[], bool]) -> None:
+        while not met():
+            assert self.clock.next_ns is not None, "nothing came"
+            before_ns = self.clock.now_ns()
+            self.clock.step()
+            assert self.clock.now_ns() >= before_ns
+
+
+WORLDS: dict[str, Callable[[], World]] = {"cpu": CpuWorld, "sim": SimWorld}
 
 
 @pytest.fixture(params=sorted(WORLDS))

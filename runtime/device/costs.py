@@ -1,0 +1,127 @@
+"""What a launch costs, from a table that was measured on a real device (`seatrial calibrate`). No torch.
+
+    cost = prefill(prompt tokens) + decode(decode rows, their mean context) - launch, times jitter
+
+`prefill` is a line through measured points, `decode` a surface through a measured grid (bilinear); past the last point
+both go on as they came. The table says which machine it is of, and how far it was off on a run that it did not see.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from runtime.core.work import Work
+from runtime.device.keyed import scramble_one
+
+DEFAULT = "cpu-default"
+FLOOR_NS = 1_000
+"""No launch is quicker, so two launches never share a stamp."""
+
+
+class Costs(Protocol):
+    """What a simulated device asks."""
+
+    def cost_ns(self, work: Work) -> int:
+        """How long this launch takes."""
+        ...
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Measured nanoseconds. `made_on`: machine, date, model, threads. `error`: of a recorded run it did not see."""
+
+    name: str
+    made_on: dict[str, str]
+    launch_ns: int
+    prefill: tuple[tuple[int, int], ...]
+    """(new tokens of a prompt, ns), ascending."""
+    decode_rows: tuple[int, ...]
+    decode_context: tuple[int, ...]
+    decode_ns: tuple[tuple[int, ...], ...]
+    """[rows][context]"""
+    jitter: float
+    """Half the width of the spread about the cost, as a share of it."""
+    error: dict[str, float]
+    """Share by which it was off: step_p50, step_p90 (of single launches), total (predicted / measured - 1)."""
+
+    def __post_init__(self) -> None:
+        assert list(self.decode_rows) == sorted(set(self.decode_rows)), "decode_rows must ascend"
+        assert list(self.decode_context) == sorted(set(self.decode_context)), "decode_context must ascend"
+        assert len(self.decode_ns) == len(self.decode_rows), "one row of decode_ns for each of decode_rows"
+        assert all(len(row) == len(self.decode_context) for row in self.decode_ns), "decode_ns is not a grid"
+        assert 0 <= self.jitter < 1, f"jitter {self.jitter} is a share below 1"
+
+    def launch_cost_ns(self, prompt_tokens: int, decode_rows: int, context: int) -> int:
+        """A launch with so many prompt tokens, and decode rows with `context` tokens of KV each, without jitter."""
+        cost = float(self.launch_ns)
+        if prompt_tokens:
+            points = [tokens for tokens, _ in self.prefill]
+            cost += _line(points, [ns for _, ns in self.prefill], prompt_tokens) - self.launch_ns
+        if decode_rows:
+            by_context = [_line(self.decode_context, row, context) for row in self.decode_ns]
+            cost += _line(self.decode_rows, by_context, decode_rows) - self.launch_ns
+        return max(FLOOR_NS, round(cost))
+
+    def words(self) -> str:
+        """One line for people: which table, and how far off."""
+        off = ", ".join(f"{name} {share:+.0%}" for name, share in self.error.items())
+        return f"cost table {self.name} ({self.made_on.get('cpu', '?')}, {self.made_on.get('date', '?')}); off by {off}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a file has it."""
+        return {"costs": 1, **asdict(self)}
+
+
+class Priced:
+    """Costs of one run: a table, with jitter that depends on seed and step alone."""
+
+    def __init__(self, table: CostTable, seed: int) -> None:
+        self.table = table
+        self._seed = scramble_one(seed & ((1 << 64) - 1))
+
+    def cost_ns(self, work: Work) -> int:
+        """See Costs."""
+        rows, tokens = work.rows, work.tokens
+        if tokens == rows:
+            cost = self.table.launch_cost_ns(0, rows, int(work.context_lens.sum()) // rows)
+        else:
+            decoding = np.diff(work.row_starts) == 1
+            decodes = int(decoding.sum())
+            context = int(work.context_lens[decoding].sum()) // decodes if decodes else 0
+            cost = self.table.launch_cost_ns(tokens - decodes, decodes, context)
+        # One multiply of the step's number: no stream of chance that another draw could shift.
+        unit = ((work.step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
+        return max(FLOOR_NS, round(cost * (1.0 + self.table.jitter * unit)))
+
+
+def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:
+    """Through measured points; before the first and after the last it goes on as the nearest two do."""
+    if len(xs) == 1:
+        return ys[0]
+    at = min(max(1, bisect_right(xs, x)), len(xs) - 1)
+    slope = (ys[at] - ys[at - 1]) / (xs[at] - xs[at - 1])
+    return max(0.0, ys[at - 1] + slope * (x - xs[at - 1]))
+
+
+def read_table(name: str = DEFAULT) -> CostTable:
+    """A table of ours by name, or a file by its path. Raises ValueError that says what is wrong with it."""
+    try:
+        text = (
+            Path(name).read_text()
+            if name.endswith(".json")
+            else (files("runtime.device") / "tables" / f"{name}.json").read_text()
+        )
+        plain = json.loads(text)
+        if plain.pop("costs", None) != 1:
+            raise ValueError('it lacks "costs": 1')
+        lists = {key: tuple(plain[key]) for key in ("decode_rows", "decode_context")}
+        grids = {key: tuple(tuple(row) for row in plain[key]) for key in ("prefill", "decode_ns")}
+        return CostTable(**{**plain, **lists, **grids})
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise ValueError(f"{name} is not a cost table: {type(error).__name__}: {error}") from error

@@ -1,0 +1,26 @@
+"""What every device of ours is given: models to run and a tag plane to check. No torch."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from runtime.core.work import Breach, Claim, Sampled, Work
+
+
+class StepModel(Protocol):
+    """What a device runs. Called from one thread, one work at a time."""
+
+    def run(self, work: Work) -> tuple[Sampled | None, ...]:
+        """Compute and sample; K and V of its tokens are written afterwards. May be repeated with the same work."""
+        ...
+
+
+class Tags(Protocol):
+    """The part of the tag plane that a device uses (runtime.memory.tags.TagPlane)."""
+
+    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
+        """Blocks that do not hold what their readers claim."""
+        ...
+
+    def stamp(self, work: Work) -> None:
+        """Write this launch's tags through its own slots."""
+        ...
