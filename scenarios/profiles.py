@@ -62,6 +62,8 @@ class Ramp:
         if expected <= 0:
             return 0.0
         slope = (self.high - self.low) / self.period_s
+        if self.low == 0:
+            return math.sqrt(2 * expected / slope)  # the form below divides 0 by 0 for the smallest counts
         # The root of slope/2 t^2 + low t = expected, written so that a small slope loses no digits.
         return 2 * expected / (self.low + math.sqrt(self.low**2 + 2 * slope * expected))
 
