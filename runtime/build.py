@@ -41,7 +41,8 @@ def build_served(engine: Mapping[str, object], witness: Witness) -> "Runtime":
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
     env = _env(knobs, mailbox, witness)
-    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens)
+    version = f"{weights_digest(directory)} exact={knobs.exact}"
+    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=version)
     decoder = Decoder(config, load_weights(directory, config), exact_mode=knobs.exact)
     model = PagedModel(decoder, PagedKv(config, knobs.kv_blocks, knobs.block_tokens))
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory)
@@ -147,6 +148,7 @@ def _info(knobs: Knobs, directory: Path) -> dict[str, object]:
         "block_tokens": knobs.block_tokens,
         "torch_threads": knobs.torch_threads,
         "exact": knobs.exact,
+        "prefix_cache": knobs.prefix_cache,
         "capabilities": ["arm", "ledger", "kv_live", "pid", "exact"] if knobs.faults else ["ledger", "kv_live", "pid"],
         "versions": {name: version(name) for name in ("torch", "safetensors", "tokenizers")}
         | {"python": platform.python_version(), "torch_build": torch.__version__},

@@ -37,6 +37,9 @@ class Status:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
+    prefix_queries: int = 0
+    """Tokens looked for in the prefix index at admission, and of these the ones found."""
+    prefix_hits: int = 0
     progress_ns: int = 0
     """When a launch last completed or a request last ended."""
     flight_ns: int | None = None
@@ -172,6 +175,7 @@ class Engine:
         if request.generated == 0 and sampled is not None:
             self._prompt_tokens += len(request.submit.prompt)
         request.advance(computed, sampled, now_ns)
+        self._scheduler.publish(request)
         if sampled is None:
             return
         self._generation_tokens += 1
@@ -184,6 +188,7 @@ class Engine:
     def _refuse_corrupt(self, result: StepResult) -> None:
         """A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken."""
         for breach in result.breaches:
+            self._pool.unpublish(breach.block)
             request = self._requests.get(breach.request_id)
             if request is None:
                 continue
@@ -237,6 +242,7 @@ class Engine:
         self._steps += 1
         try:
             bound = self._bound(batch)
+            self._pool.check_writes(bound.writes)
             ticket = self._device.launch(bound.work, bound.reads, bound.writes)
         except ContractViolation as violation:
             self._refuse_rows(batch, repeats, violation)
@@ -315,6 +321,8 @@ class Engine:
             prompt_tokens=self._prompt_tokens,
             generation_tokens=self._generation_tokens,
             preemptions=self._env.marks.total["kv.preempt"],
+            prefix_queries=self._scheduler.prefix_queries,
+            prefix_hits=self._scheduler.prefix_hits,
             progress_ns=self._progress_ns,
             flight_ns=self._flight.ticket.launched_ns if self._flight else None,
             draining=self._draining,

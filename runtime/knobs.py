@@ -31,6 +31,8 @@ class Knobs:
     hang_fatal_s: float = 120.0
     heartbeat_s: float = 15.0
     """Without a sign of life from the harness for so long, every fault heals."""
+    prefix_cache: bool = True
+    """Requests of one group that begin alike share the KV of what they have in common."""
     exact: bool = False
     """Bit-equal results whatever the batch, at 0.56-0.7 of the speed."""
     faults: bool = True

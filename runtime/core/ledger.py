@@ -4,12 +4,14 @@
                      |
                      `--defer(after=ticket)--> limbo --ticket completes--> free
 
+An item may have several owners (a shared KV block); it is live until the last one gives it up, and counts once.
+
 Free, cancel, preempt, swap, reset and defrag all end a holding here. A holding that nobody releases is a leak with a
 name on it: `outstanding()` gives owners, `history()` their last events.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.core.ports import Ticket
@@ -35,7 +37,7 @@ class Ledger:
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
         self._held: dict[str, dict[str, list[int]]] = {}
-        self._live: dict[str, int] = {}
+        self._holders: dict[str, dict[int, int]] = {}
         self._limbo: list[Limbo] = []
         self._completed: deque[Ticket] = deque()
         self._events: dict[str, deque[str]] = {}
@@ -43,7 +45,9 @@ class Ledger:
     def acquire(self, pool: str, owner: str, items: Sequence[int]) -> None:
         """`owner` now holds `items` of `pool`."""
         self._held.setdefault(pool, {}).setdefault(owner, []).extend(items)
-        self._live[pool] = self._live.get(pool, 0) + len(items)
+        holders = self._holders.setdefault(pool, {})
+        for item in items:
+            holders[item] = holders.get(item, 0) + 1
 
     def release(self, pool: str, owner: str, items: Sequence[int]) -> None:
         """`owner` gives `items` up for good. Raises KeyError when it does not hold one of them: a double free."""
@@ -58,7 +62,12 @@ class Ledger:
             owners[owner] = left
         else:
             owners.pop(owner, None)
-        self._live[pool] = self._live.get(pool, 0) - len(items)
+        holders = self._holders[pool]
+        for item in items:
+            if holders[item] == 1:
+                del holders[item]
+            else:
+                holders[item] -= 1
 
     def defer(self, limbo: Limbo) -> None:
         """The holding ends now, the reuse only after `limbo.after` is done. A done ticket goes back at once."""
@@ -102,11 +111,18 @@ class Ledger:
 
     def live(self, pool: str) -> int:
         """Items of `pool` that some owner holds."""
-        return self._live.get(pool, 0)
+        return len(self._holders.get(pool, ()))
+
+    def holders(self, pool: str) -> Mapping[int, int]:
+        """How many hold each item of `pool`; who is held by nobody is not in it."""
+        return self._holders.setdefault(pool, {})
 
     def in_limbo(self, pool: str) -> int:
-        """Items of `pool` that wait for a ticket."""
-        return sum(len(entry.items) for entry in self._limbo if entry.pool == pool)
+        """Items of `pool` that wait for a ticket and that nobody holds."""
+        if not self._limbo:
+            return 0
+        waiting = {item for entry in self._limbo if entry.pool == pool for item in entry.items}
+        return len(waiting - self._holders.get(pool, {}).keys())
 
     def limbo(self) -> tuple[Limbo, ...]:
         """All that waits, oldest first."""

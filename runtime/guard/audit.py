@@ -1,4 +1,4 @@
-"""The reclamation audit: after a quiesce every block is free, no launch is out and nobody holds anything.
+"""The reclamation audit: after a quiesce every block is free or only cached, no launch is out, nobody holds anything.
 
 A number that is off comes with its owner and the owner's last events, since a bare sum tells nobody where to look.
 """
@@ -38,14 +38,16 @@ def audit(
     def row(name: str, kind: str, value: int, expected: int | None, unit: str, owner: str = "") -> AuditRow:
         return AuditRow(now_ns, scope, name, kind, owner, value, expected, unit, ledger.history(owner) if owner else "")
 
+    # A shared block counts once for each of its owners here, as in the rows of owners that this adds up.
+    holdings = sum(items for held, _, items in ledger.outstanding() if held == pool.name)
     rows = [
         row("requests.open", "live", len(open_requests), 0 if settled else None, "requests"),
         row("tickets.in_flight", "limbo", int(flight is not None), 0 if settled else None, "launches"),
-        row(f"{blocks}.live", "live", count.live, 0 if settled else None, "blocks"),
-        row(f"{blocks}.cached", "cached", 0, None, "blocks"),
+        row(f"{blocks}.live", "live", holdings, 0 if settled else None, "blocks"),
+        row(f"{blocks}.cached", "cached", count.cached, None, "blocks"),
         row(f"{blocks}.limbo", "limbo", count.limbo, 0 if settled else None, "blocks"),
-        row(f"{blocks}.free", "reclaimable", count.free, count.total if settled else None, "blocks"),
-        row(f"{blocks}.sum", "live", count.live + count.limbo + count.free, count.total, "blocks"),
+        row(f"{blocks}.free", "reclaimable", count.reclaimable, count.total if settled else None, "blocks"),
+        row(f"{blocks}.sum", "live", count.live + count.limbo + count.cached + count.free, count.total, "blocks"),
     ]
     rows += [
         row(f"{held}_blocks", "live", items, items if owner in open_requests and not settled else 0, "blocks", owner)

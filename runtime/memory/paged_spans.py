@@ -40,7 +40,7 @@ class PagedSpans:
         try:
             blocks, generations = self._pool.take(request.owner, 1, group=request.group)
         except OutOfBlocks as error:
-            free = self._pool.count().free * self._block_bytes
+            free = self._pool.count().reclaimable * self._block_bytes
             raise OutOfMemory(str(error), request.bytes, free, free) from error
         block, generation = blocks[0], generations[0]
         span = Span(self.name, 0, block * self._block_bytes, request.bytes, generation)
@@ -81,7 +81,7 @@ class PagedSpans:
         return iter(list(self._live.values()))
 
     def usage(self) -> Usage:
-        """See Pool. All that is free counts as one piece, for the reason that `defrag` gives."""
+        """See Pool. All that is free or cached counts as one piece, for the reason that `defrag` gives."""
         count, size = self._pool.count(), self._block_bytes
         return Usage(
             pool=self.name,
@@ -89,8 +89,8 @@ class PagedSpans:
             asked_bytes=self._asked_bytes,
             held_bytes=count.live * size,
             limbo_bytes=count.limbo * size,
-            free_bytes=count.free * size,
-            largest_free_bytes=count.free * size,
+            free_bytes=count.reclaimable * size,
+            largest_free_bytes=count.reclaimable * size,
             pinned_bytes=0,
             live=len(self._live),
             allocs=self._allocs,

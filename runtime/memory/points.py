@@ -37,4 +37,38 @@ MEMORY_FREE = Point(
     scope=("group", "pool", "phase", "request", "step"),
 )
 
-POINTS = (KV_TAKE, MEMORY_FREE)
+KV_PUBLISH = Point(
+    name="kv.publish",
+    layer="memory",
+    breaks="a computed block is not published: nobody shares it, and its request goes on with it as before",
+    actions=(
+        Action(
+            word="drop",
+            kind=Kind.DROP,
+            argument="",
+            error=None,
+            severity=Severity.RECOVERABLE,
+            symptom="mark:kv.unpublished",
+        ),
+    ),
+    scope=("group", "pool", "phase", "request", "step"),
+)
+
+KV_EVICT = Point(
+    name="kv.evict",
+    layer="memory",
+    breaks="cached blocks are not evicted when room is needed, so the next rung must find it; the cache stays whole",
+    actions=(
+        Action(
+            word="drop",
+            kind=Kind.DROP,
+            argument="",
+            error=None,
+            severity=Severity.RECOVERABLE,
+            symptom="mark:kv.out_of_blocks",
+        ),
+    ),
+    scope=("group", "pool", "phase", "request", "step"),
+)
+
+POINTS = (KV_TAKE, KV_PUBLISH, KV_EVICT, MEMORY_FREE)

@@ -2,6 +2,7 @@
 
 1. waiting   in the queue, by order of arrival; holds nothing
 2. running   has blocks; `computed` chases `len(tokens)`: a chunk of the prompt a step, then one token a step
+             with a known prefix it begins behind it: it shares the blocks of those who computed it
    (2 -> 1)  preempted: blocks go back, `computed` falls to 0, its place in the queue and its tokens stay
 3. ended     exactly one End; blocks go back through limbo, a launch still in flight is ignored when it lands
 """
@@ -11,6 +12,7 @@ from enum import StrEnum
 
 from runtime.core.edge import End, Ended, Submit
 from runtime.core.work import Sampled
+from runtime.memory.prefix import BlockKey, KeyLine, salt_of
 from runtime.memory.tags import TagLine
 
 
@@ -28,21 +30,24 @@ class Request:
     __slots__ = (
         "admit_ns",
         "blocks",
+        "cached",
         "computed",
         "end",
         "first_ns",
         "generations",
         "id",
+        "keys",
         "limit",
         "line",
         "phase",
         "preempted",
+        "published",
         "seq",
         "submit",
         "tokens",
     )
 
-    def __init__(self, submit: Submit, seq: int, block_tokens: int) -> None:
+    def __init__(self, submit: Submit, seq: int, block_tokens: int, version: str = "") -> None:
         self.id = submit.request_id
         self.submit = submit
         self.seq = seq
@@ -54,6 +59,11 @@ class Request:
         self.blocks: list[int] = []
         self.generations: list[int] = []
         self.line = TagLine(block_tokens)
+        self.keys = KeyLine(block_tokens, salt_of(submit.group, submit.model_key, version))
+        self.published = 0
+        """Blocks, from the first on, that were offered to the prefix index or taken from it."""
+        self.cached = 0
+        """Tokens of its prompt that it did not have to compute when it was first admitted."""
         self.admit_ns: int | None = None
         self.first_ns: int | None = None
         self.preempted = 0
@@ -63,6 +73,10 @@ class Request:
     def remaining(self) -> int:
         """Tokens that must be computed before the next one can be sampled; 1 in decode."""
         return len(self.tokens) - self.computed
+
+    def keys_of(self, blocks: int) -> list[BlockKey]:
+        """What its first `blocks` blocks hold once they are full."""
+        return self.keys.reach(self.tokens, blocks)
 
     @property
     def stage(self) -> str:
@@ -88,10 +102,20 @@ class Request:
         self.blocks.extend(blocks)
         self.generations.extend(generations)
 
+    def begin_behind(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
+        """Start with shared full blocks that hold its first tokens. Its claims cover them as if computed by itself."""
+        assert not self.blocks and not self.computed, f"{self.id} has begun already"
+        self.give(blocks, generations)
+        tokens = len(blocks) * self.line.block_tokens
+        assert tokens < len(self.tokens), f"{self.id}: its last token must be computed, or there is nothing to sample"
+        self.line.extend(self.tokens[:tokens])
+        self.computed = tokens
+        self.published = len(blocks)
+
     def strip(self) -> list[int]:
         """Take all its blocks away; what it computed is gone with them."""
         blocks, self.blocks, self.generations = self.blocks, [], []
-        self.computed = 0
+        self.computed = self.published = 0
         self.line = TagLine(self.line.block_tokens)
         return blocks
 
@@ -114,6 +138,6 @@ class Request:
             end_ns=now_ns,
             tokens_in=len(self.submit.prompt),
             tokens_out=self.generated,
-            tokens_cached=0,
+            tokens_cached=self.cached,
             preempted=self.preempted,
         )

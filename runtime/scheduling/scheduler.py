@@ -3,11 +3,12 @@
 After Yu et al. 2022 (Orca, iteration-level scheduling) and Agrawal et al. 2023 (SARATHI, chunked prefill). There are no
 prefill and decode modes: decodes go first since they cost one token each, then prompts that have begun, then the queue.
 
-When blocks run out, the ladder is: preempt the last to arrive (it keeps its place and recomputes), and when nobody is
-left to wait for, reject.
+When blocks run out, the ladder is: evict what is only cached, preempt the last to arrive (it keeps its place and
+recomputes what is not cached), and when nobody is left to wait for, reject.
 """
 
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.core.edge import Submit
@@ -46,6 +47,9 @@ class Scheduler:
     def __init__(self, env: Env, pool: PagedPool, limits: Limits) -> None:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
+        self.prefix_queries = 0
+        """Tokens of admitted requests that were looked for in the prefix index, and of these the ones found."""
+        self.prefix_hits = 0
         self._env = env
         self._pool = pool
         self._limits = limits
@@ -61,10 +65,7 @@ class Scheduler:
             if request.phase is Phase.RUNNING:  # not preempted by one before it
                 budget -= self._add(request, budget, rows)
         while self.waiting and budget > 0 and len(self.running) < self._limits.seqs_max:
-            if not self._fits(self.waiting[0]):
-                break
-            request = self.waiting[0]
-            tokens = self._add(request, budget, rows)
+            tokens = self._begin(self.waiting[0], budget, rows)
             if not tokens:
                 break
             budget -= tokens
@@ -90,7 +91,7 @@ class Scheduler:
         faults = self._env.faults
         if faults.armed:
             faults.fire(SCHED_ADMIT, request=submit.request_id, group=submit.group)
-        request = Request(submit, self._admitted, self._pool.block_tokens)
+        request = Request(submit, self._admitted, self._pool.block_tokens, self._pool.version)
         self._admitted += 1
         self.waiting.append(request)
         return request
@@ -111,6 +112,43 @@ class Scheduler:
         self.running.remove(victim)
         victim.phase = Phase.WAITING
         insort(self.waiting, victim, key=lambda request: request.seq)
+
+    def publish(self, request: Request) -> None:
+        """A launch has landed: others may share the blocks that it filled. Never earlier, their KV is not there yet."""
+        full = request.computed // self._pool.block_tokens
+        if full <= request.published or not self._pool.prefix_cache:
+            return
+        pool, group, phase = self._pool, request.submit.group, request.stage
+        keys = request.keys_of(full)
+        for at in range(request.published, full):
+            block, generation = request.blocks[at], request.generations[at]
+            pool.publish(request.id, block, generation, keys[at], group=group, phase=phase)
+            if not pool.index.knows(keys[at]):
+                self._env.marks.hit("kv.unpublished")
+        request.published = full
+
+    def _begin(self, request: Request, budget: int, rows: list[Row]) -> int:
+        """Let the head of the queue in, behind what is cached of it; 0 when it has no room: it then holds nothing."""
+        cached = self._cached(request)
+        if not self._fits(request, cached):
+            return 0
+        if cached:
+            request.begin_behind(cached, self._pool.share(request.id, cached))
+        tokens = self._add(request, budget, rows)
+        if not tokens:
+            stage = request.stage
+            self._pool.release(request.id, request.strip(), None, group=request.submit.group, phase=stage)
+        elif self._pool.prefix_cache:
+            self.prefix_queries += len(request.tokens)
+            self.prefix_hits += request.computed
+        return tokens
+
+    def _cached(self, request: Request) -> list[int]:
+        """Blocks that hold its first tokens. Its last token is always computed, since the next is drawn from it."""
+        if not self._pool.prefix_cache:
+            return []
+        full = (len(request.tokens) - 1) // self._pool.block_tokens
+        return self._pool.index.find(request.keys_of(full))
 
     def _add(self, request: Request, budget: int, rows: list[Row]) -> int:
         """Give `request` a row of up to `budget` tokens; 0 when it gets none (then nothing of it is left behind)."""
@@ -160,12 +198,16 @@ class Scheduler:
         insort(self.running, request, key=lambda one: one.seq)
         if request.admit_ns is None:
             request.admit_ns = self._env.clock.now_ns()
+            request.cached = request.computed
             self._env.ledger.note(request.id, request.admit_ns, "admitted")
 
-    def _fits(self, request: Request) -> bool:
-        """Room for its whole context and one block for each request that already runs, so it does not preempt them."""
-        need = self._pool.blocks_for(len(request.tokens) + 1)
-        return need + len(self.running) <= self._pool.count().free or not self.running
+    def _fits(self, request: Request, cached: Sequence[int]) -> bool:
+        """Room for its whole context and one block for each request that already runs, so it does not preempt them.
+        Of `cached` blocks it needs no second one; those that nobody holds are room no longer."""
+        if not self.running:
+            return True
+        need = self._pool.blocks_for(len(request.tokens) + 1) - len(cached) + self._pool.index.idle_among(cached)
+        return need + len(self.running) <= self._pool.count().reclaimable
 
     def _hopeless(self) -> tuple[Request, ...]:
         """With nothing running and nothing on its way back, who heads the queue waits for nobody: reject it."""

@@ -77,22 +77,23 @@ class EngineFigures(Collector):
         for name, text, value in (
             ("vllm:num_requests_running", "Requests in the batch", status.running),
             ("vllm:num_requests_waiting", "Requests in the queue", status.waiting),
-            ("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 1 is all", used),
+            ("vllm:kv_cache_usage_perc", "Share of KV blocks in use; cached ones are not", used),
         ):
             gauge = GaugeMetricFamily(name, text, labels=labels)
             gauge.add_metric(values, value)
             yield gauge
         for name, text, value in (
-            ("vllm:prompt_tokens", "Prompt tokens computed", status.prompt_tokens),
+            ("vllm:prompt_tokens", "Prompt tokens, computed or cached", status.prompt_tokens),
             ("vllm:generation_tokens", "Tokens generated", status.generation_tokens),
             ("vllm:num_preemptions", "Requests whose KV was taken away", status.preemptions),
+            ("vllm:prefix_cache_queries", "Tokens looked for in the prefix cache", status.prefix_queries),
+            ("vllm:prefix_cache_hits", "Tokens found in the prefix cache", status.prefix_hits),
         ):
             counter = CounterMetricFamily(name, text, labels=labels)
             counter.add_metric(values, value)
             yield counter
         blocks = GaugeMetricFamily("seatrial_kv_blocks", "KV blocks by state; the sum is the pool", labels=["state"])
-        cached = kv.total - kv.live - kv.limbo - kv.free
-        for state, value in (("live", kv.live), ("cached", cached), ("limbo", kv.limbo), ("free", kv.free)):
+        for state, value in (("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)):
             blocks.add_metric([state], value)
         yield blocks
         marks = CounterMetricFamily("seatrial_marks", "Rare paths taken", labels=["name"])

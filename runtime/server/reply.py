@@ -248,10 +248,14 @@ class Reply:
         await _wait(effect, self._env.clock.now_ns())
 
 
-def usage(ended: Ended) -> dict[str, int]:
+def usage(ended: Ended) -> Json:
     """The engine's own counts, as its ledger row has them."""
-    total = ended.tokens_in + ended.tokens_out
-    return {"prompt_tokens": ended.tokens_in, "completion_tokens": ended.tokens_out, "total_tokens": total}
+    return {
+        "prompt_tokens": ended.tokens_in,
+        "completion_tokens": ended.tokens_out,
+        "total_tokens": ended.tokens_in + ended.tokens_out,
+        "prompt_tokens_details": {"cached_tokens": ended.tokens_cached},
+    }
 
 
 async def _wait(effect: Effect, now_ns: int) -> None:

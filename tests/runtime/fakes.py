@@ -105,7 +105,11 @@ class Bench:
     """An engine on fakes, stepped by hand."""
 
     def __init__(
-        self, blocks: int = 16, limits: Limits | None = None, bounds: Bounds | None = None, with_faults: bool = True
+        self,
+        blocks: int = 16,
+        limits: Limits | None = None,
+        bounds: Bounds | None = None,
+        prefix_cache: bool = False,
     ) -> None:
         self.clock = SetClock()
         self.mailbox = Mailbox(submits_max=1000)
@@ -117,7 +121,7 @@ class Bench:
             catalogue, self.clock.now_ns, lambda fire: self.fires.append(fire.fault), lambda state: None
         )
         self.env = Env(self.clock, 0, self.faults, Ledger(self.mailbox.wake))
-        self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS)
+        self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS, prefix_cache=prefix_cache)
         self.device = ManualDevice(self.env, self.pool.plane)
         self.sink = Heard()
         self.engine = Engine(
