@@ -27,6 +27,7 @@ def catalogue() -> Catalogue:
 MARKS = frozenset(
     "contract.violation contract.rebuilt contract.cache_refused kv.out_of_blocks kv.evict kv.preempt kv.reject "
     "kv.unpublished kv.tag_breach admit.refused cancel.delivered engine.step_repeated engine.step_failed "
-    "device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error".split()
+    "device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error "
+    "memory.out_of_memory memory.reject memory.defrag_failed".split()
 )
 """What the runtime counts by name; a test holds this list against the code."""

@@ -30,7 +30,7 @@ DEVICE_LAUNCH = Point(
             severity=Severity.FATAL,
             placements=("before", "in_flight", "after"),
         ),
-        kill(placements=("before", "in_flight", "after")),
+        kill(symptom="event:exit", placements=("before", "in_flight", "after")),
     ),
     scope=("phase", "request", "step"),
 )

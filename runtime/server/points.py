@@ -18,7 +18,7 @@ SERVER_STREAM = Point(
     actions=(
         actions.cut(symptom="outcome:truncated"),
         actions.fail("error", StreamError, symptom="outcome:inband_error"),
-        actions.delay(),
+        actions.delay(symptom="reply:late"),
     ),
     scope=("group", "phase", "load", "request"),
 )
