@@ -32,6 +32,7 @@ class RunOptions:
     undeclared: tuple[str, ...] = ()  # "point: action" lines that are armed and that no judge is told of
     metrics: str | None = None  # URL of the target's Prometheus page
     pid: int | None = None  # the target's process
+    virtual: bool = False  # in virtual time, whatever drive the scenario says
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not 0 < self.minutes <= 60 * 24 * 31:
@@ -46,7 +47,7 @@ class RunOptions:
         return {
             each.name: getattr(self, each.name)
             for each in fields(self)
-            if each.name not in NOT_RECORDED and getattr(self, each.name) not in (None, ())
+            if each.name not in NOT_RECORDED and getattr(self, each.name) not in (None, (), False)
         }
 
     @classmethod

@@ -34,11 +34,13 @@ def vocabulary(catalogue: Catalogue) -> Vocabulary:
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
     typed = (options.seed, options.target, options.model, options.minutes, options.metrics, options.pid)
-    if all(each is None for each in typed):
+    if all(each is None for each in typed) and not options.virtual:
         return scenario
     plain = scenario.model_dump(mode="json", by_alias=True)
     if options.seed is not None:
         plain["seed"] = options.seed
+    if options.virtual:
+        plain["drive"] = "virtual"
     if options.minutes is not None:
         plain["phases"]["trial"] = options.minutes * 60
     if options.target is not None:

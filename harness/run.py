@@ -5,14 +5,14 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faults import SpecError, resolve
 from harness import conclude
 from harness.cli.exits import Exit, Refusal, Trouble
-from harness.drive.live import drive
 from harness.drive.load import LoadDied
 from harness.drive.preflight import TargetProblem
 from harness.drive.reference import ReferenceFailed
@@ -29,6 +29,11 @@ from harness.progress import Progress
 from harness.provenance import provenance
 from runtime.points import catalogue
 from scenarios import library
+
+if TYPE_CHECKING:
+    from harness.drive.live import Ending, Show
+
+Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[str], None]], "Ending"]
 
 
 def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
@@ -47,7 +52,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     say(f"run {plan.run_id} in {directory}")
     try:
         with Stop() as stop, Progress(plan) as progress:
-            ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
+            ending = _drive(plan.scenario.drive)(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
         raise Refusal(str(problem)) from problem
     except LoadDied as problem:
@@ -58,6 +63,17 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     verdict_exit = conclude.conclude(directory, sys.stdout, os.environ)
     interrupted = ending.early is not None and ending.early.by == "signal"
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
+
+
+def _drive(word: str) -> Drive:
+    """A virtual run needs neither torch nor Locust, so each drive is imported where it is wanted."""
+    if word == "virtual":
+        from harness.virtual.drive import drive as virtual
+
+        return virtual
+    from harness.drive.live import drive as live
+
+    return live
 
 
 def _hidden(options: RunOptions, plan: Plan) -> list[Occurrence]:

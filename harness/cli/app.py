@@ -33,6 +33,9 @@ AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
 ]
+Virtual = Annotated[
+    bool, typer.Option("--virtual", help="In virtual time: a simulated device, no server, no load process.")
+]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="Exit 0 whatever the verdict, for a job that shall not gate yet.")
 ]
@@ -97,12 +100,13 @@ def run(
     runs_dir: RunsDir = Path("runs"),
     report_only: ReportOnly = False,
     undeclared: Undeclared = None,
+    virtual: Virtual = False,
 ) -> int:
     """Run a scenario, judge it, and write its report."""
     from harness.cli.trial import options, trial
 
     asked = options(scenario, runs_dir, seed, target, model, minutes, allow_host, metrics, pid)
-    return trial(replace(asked, undeclared=tuple(undeclared or ())), report_only=report_only)
+    return trial(replace(asked, undeclared=tuple(undeclared or ()), virtual=virtual), report_only=report_only)
 
 
 @app.command(epilog=HELP)
@@ -127,6 +131,7 @@ def plan(
     minutes: Minutes = None,
     metrics: Metrics = None,
     pid: Pid = None,
+    virtual: Virtual = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
 ) -> int:
     """Show what a run would do and cost.
@@ -138,7 +143,7 @@ def plan(
     from harness.cli.trial import options
 
     asked = options(scenario, Path("runs"), seed, target, model, minutes, None, metrics, pid)
-    return show_plan(asked, as_json=as_json)
+    return show_plan(replace(asked, virtual=virtual), as_json=as_json)
 
 
 @app.command(epilog=HELP)

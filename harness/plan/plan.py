@@ -14,7 +14,7 @@ from harness.load.config import CanaryConfig
 from harness.plan.bill import Cost, overdrawn
 from harness.plan.knobs import server_tables
 from harness.plan.occurrences import occurrences
-from harness.plan.served import unserved
+from harness.plan.served import LIVE_ONLY, refused_action, unserved
 from harness.plan.timeline import PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance
 from runtime.knobs import KnobProblems
@@ -149,7 +149,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
 
 
 def _capabilities(scenario: Scenario) -> tuple[str, ...]:
-    found = list(CAPABILITIES[scenario.target.kind])
+    found = [word for word in CAPABILITIES[scenario.target.kind] if word != "pid" or scenario.drive == "live"]
     if scenario.target.pid is not None:
         found.append("pid")
     if scenario.target.metrics is not None:
@@ -159,9 +159,15 @@ def _capabilities(scenario: Scenario) -> tuple[str, ...]:
 
 def _refused_features(document: Document) -> list[Problem]:
     return [
-        document.source.problem(feature.path, f"{feature.name} has no engine yet", "leave it out for now")
-        for feature in unserved(document.scenario)
+        document.source.problem(feature.path, *_why_unserved(feature.name)) for feature in unserved(document.scenario)
     ]
+
+
+def _why_unserved(name: str) -> tuple[str, str]:
+    """The rule and its cure."""
+    if name in LIVE_ONLY:
+        return f"{name} means nothing in virtual time", 'set drive = "live", or leave it out'
+    return f"{name} has no engine yet", "leave it out for now"
 
 
 def _refused_knobs(document: Document) -> list[Problem]:
@@ -191,6 +197,10 @@ def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue
             problems += [
                 document.source.problem(at, text.removeprefix(f'fault "{fault.id}": ')) for text in error.problems
             ]
+            continue
+        action = catalogue.get(first[fault.id].do.point).action(first[fault.id].do.action)
+        if (why := refused_action(scenario, action)) is not None:
+            problems.append(document.source.problem(at, f"{fault.do}: {why}", 'set drive = "live"'))
     return problems
 
 

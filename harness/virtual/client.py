@@ -1,0 +1,194 @@
+"""What one client of a virtual server sees of its request, and when it goes away. No wire: things arrive at once.
+
+sent --- head --- first --- ... last --- end
+  |        |         |
+queued  prefill   token N        where a planned cancel closes the connection, as in harness.load.exchange
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.load.cancel import CancelAt
+from harness.load.outcome import End, Outcome, Seen, decide
+from runtime.core.work import Sampled
+
+Gap = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as its client sends it."""
+
+    id: str
+    load: str
+    kind: str
+    """load | probe | canary | malformed"""
+    group: str | None
+    plan_row: int
+    prompt: tuple[int, ...]
+    prompt_sha: str
+    output_tokens: int
+    stream: bool
+    timeout_s: float
+    cancel: CancelAt | None
+    cancel_at: str | None
+    logprobs: int | None = None
+
+
+class Client:
+    """One exchange, from sending to its one outcome."""
+
+    __slots__ = (
+        "_gap",
+        "asked",
+        "cancel_ns",
+        "chunks",
+        "code",
+        "end_ns",
+        "error",
+        "finish",
+        "first_ns",
+        "gap_max",
+        "gap_sum",
+        "head_ns",
+        "http",
+        "intended_ns",
+        "last_ns",
+        "logprobs",
+        "outcome",
+        "prompt_tokens",
+        "retry_after_s",
+        "sent_ns",
+        "tokens",
+    )
+
+    def __init__(self, asked: Asked, intended_ns: int, sent_ns: int, gap: Gap) -> None:
+        self.asked = asked
+        self.intended_ns = intended_ns
+        self.sent_ns = sent_ns
+        self.head_ns: int | None = None
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self.end_ns: int | None = None
+        self.cancel_ns: int | None = None
+        self.outcome: Outcome | None = None
+        self.http: int | None = None
+        self.finish: str | None = None
+        self.error: str | None = None
+        self.retry_after_s: float | None = None
+        self.prompt_tokens: int | None = None
+        self.tokens: list[int] = []
+        self.logprobs: list[float | None] = []
+        """As long as `tokens` when they were asked for."""
+        self.chunks = 0
+        self.gap_sum = 0
+        self.gap_max: int | None = None
+        self._gap = gap
+
+    def head(self, now_ns: int) -> bool:
+        """The head of a stream. True: the client hangs up here, as planned."""
+        self.head_ns, self.http = now_ns, 200
+        cancel = self.asked.cancel
+        return cancel is not None and cancel.after_head()
+
+    def chunk(self, now_ns: int, sampled: Sequence[Sampled]) -> bool:
+        """One event with text. True: the client hangs up after it, as planned."""
+        self.take(sampled)
+        self.chunks += 1
+        if self.last_ns is None:
+            self.first_ns = now_ns
+        else:
+            gap_ns = now_ns - self.last_ns
+            self.gap_sum += gap_ns
+            if self.gap_max is None or gap_ns > self.gap_max:
+                self.gap_max = gap_ns
+            self._gap(gap_ns)
+        self.last_ns = now_ns
+        cancel = self.asked.cancel
+        return cancel is not None and cancel.after_chunk(self.chunks)
+
+    def take(self, sampled: Sequence[Sampled]) -> None:
+        """Tokens of the answer."""
+        self.tokens += [each.token for each in sampled]
+        if self.asked.logprobs is not None:
+            self.logprobs += [each.logprob for each in sampled]
+
+    def whole(self, now_ns: int, finish: str | None) -> None:
+        """The answer came in one piece, of what was taken: its first and last token were not seen."""
+        self.head_ns, self.http, self.chunks = now_ns, 200, int(bool(self.tokens))
+        self.done(now_ns, finish)
+
+    def done(self, now_ns: int, finish: str | None) -> None:
+        """[DONE], with the usage that the server counted."""
+        self.finish = finish
+        self.prompt_tokens = len(self.asked.prompt)
+        self.over(now_ns, End.DONE)
+
+    def refused(self, now_ns: int, http: int, error: str, retry_after_s: float | None) -> None:
+        """A status that is not 200, before anything was streamed."""
+        self.head_ns, self.http, self.error, self.retry_after_s = now_ns, http, error, retry_after_s
+        self.over(now_ns, End.DONE)
+
+    def over(self, now_ns: int, end: End, words: tuple[str, ...] = (), error: str | None = None) -> None:
+        """The one end; a second one is our own mistake."""
+        assert self.outcome is None, f"{self.asked.id} ends again, by {end}"
+        self.end_ns = now_ns
+        self.error = error if error is not None else self.error
+        if end is End.CANCELLED:
+            self.cancel_ns = now_ns
+        self.outcome = decide(Seen(end, self.http, self.finish, words))
+
+    def request_row(self) -> tuple[int | str | None, ...]:
+        """Its row of table request."""
+        return request_row(self.asked, self.intended_ns, self.sent_ns)
+
+    def reply_row(self) -> tuple[int | float | str | None, ...]:
+        """Its row of table reply."""
+        assert self.outcome is not None
+        bad = self.outcome not in (Outcome.OK, Outcome.CANCELLED)
+        counted = len(self.tokens) or (0 if self.outcome is Outcome.OK else None)
+        return (
+            self.asked.id,
+            self.head_ns,
+            self.first_ns,
+            self.last_ns,
+            self.end_ns,
+            self.cancel_ns,
+            self.outcome.value,
+            self.http,
+            self.finish,
+            self.error if bad else None,
+            self.retry_after_s,
+            self.prompt_tokens,
+            counted,
+            None if counted is None else "ids",
+            self.chunks,
+            self.gap_sum if self.chunks > 1 else None,
+            self.gap_max,
+            text_sha(self.tokens),
+            None,
+        )
+
+
+def request_row(asked: Asked, intended_ns: int, sent_ns: int | None) -> tuple[int | str | None, ...]:
+    """A row of table request; `sent_ns` None for an arrival that was dropped."""
+    return (
+        asked.id,
+        asked.load,
+        asked.kind,
+        asked.group,
+        "0",
+        asked.plan_row,
+        asked.prompt_sha,
+        len(asked.prompt),
+        asked.output_tokens,
+        intended_ns,
+        sent_ns,
+        asked.cancel_at,
+    )
+
+
+def text_sha(tokens: Sequence[int]) -> str | None:
+    """Digest of a reply's text: its tokens are characters."""
+    return hashlib.blake2b(bytes(tokens), digest_size=16).hexdigest() if tokens else None

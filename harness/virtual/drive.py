@@ -1,0 +1,110 @@
+"""A virtual trial: the plan of a live one, in the time of a simulated device. Same phases, same faults, same history.
+
+cost table -> recorder -> world (engine, device, server, clients) -> phases -> all of it back in reverse
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from assertions.agreement import prompts_known
+from harness.drive.live import Ending, Show
+from harness.drive.pulse import Reason
+from harness.drive.stop import Stop
+from harness.drive.surroundings import surroundings
+from harness.drive.switch import Occurrence, Switch
+from harness.drive.trial import Trial
+from harness.load.breaker import Gate, Manners
+from harness.load.config import CanaryConfig
+from harness.plan.plan import Plan
+from harness.record.recorder import HistoryFull, Recorder
+from harness.virtual.answers import Answers
+from harness.virtual.pulse import pulse_of
+from harness.virtual.rows import Rows
+from harness.virtual.world import World
+from runtime.device.costs import CostTable, read_table
+
+
+def drive(
+    plan: Plan, hidden: Sequence[Occurrence], directory: Path, stop: Stop, show: Show, say: Callable[[str], None]
+) -> Ending:
+    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of."""
+    table = read_table()
+    say(table.words())
+    recorder = Recorder(directory, 0)
+    for key, value in {**surroundings(plan), **_facts(table)}.items():
+        recorder.meta(key, value)
+    recorder.clock(0, time.time_ns(), 0, "harness", 0, 0)
+    try:
+        with recorder:
+            return Ending(_drive(plan, hidden, directory, recorder, table, stop, show, say))
+    except HistoryFull as error:
+        say(f"{error}. The run ends here; what was recorded before is judged.")
+        return Ending(Reason("died", str(error)), disk_full=True)
+
+
+def _drive(
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    recorder: Recorder,
+    table: CostTable,
+    stop: Stop,
+    show: Show,
+    say: Callable[[str], None],
+) -> Reason | None:
+    scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
+    canary = _canary(plan)
+    world = World(plan, rows, table, _gate(plan), canary)
+    answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
+    occurrences = (*plan.occurrences, *hidden)
+    pulse = pulse_of(scenario, directory, recorder, world, answers, lambda hand: Switch(occurrences, hand), stop)
+    trial = Trial(pulse, plan.phases, lambda phase, elapsed_s: show(pulse, phase, elapsed_s), world.run_for)
+    recorder.event(0, "server", "start", 0, "the engine in virtual time")
+    early = trial.run()
+    world.close()
+    if early is not None:
+        recorder.event(world.time.now_ns(), "harness", f"ended_by_{early.by}", None, early.text)
+        say(f"the run ends early: {early.text}")
+    took_s, sent = time.perf_counter() - began_s, max(1, world.crowd.sent)
+    virtual_s = world.time.now_ns() / 1e9
+    each = f"{world.crowd.sent} requests, {took_s / sent * 1e6:.0f} us each"
+    say(f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {each}")
+    return early
+
+
+def _facts(table: CostTable) -> dict[str, str]:
+    """What a reader of the report must know of its times: which table, and how far it was off."""
+    facts = {"cost_table": table.words(), "target.model": "keyed tokens, no weights"}
+    facts |= {f"cost_table.made_on.{key}": value for key, value in table.made_on.items()}
+    return facts | {f"cost_table.error.{key}": f"{share:+.1%}" for key, share in table.error.items()}
+
+
+def _canary(plan: Plan) -> CanaryConfig:
+    """Without a reference only a prompt that came twice before the trial can be judged in it."""
+    scenario = plan.scenario
+    if scenario.canary.reference != "self":
+        return CanaryConfig(every_s=scenario.canary.every)
+    prompts = max(1, prompts_known(scenario.canary.every, scenario.phases.baseline))
+    return CanaryConfig(every_s=scenario.canary.every, prompts=prompts)
+
+
+def _gate(plan: Plan) -> Gate | None:
+    """The scenario's own limits; the manners that a foreign server is due concern nobody here."""
+    limits = plan.scenario.limits
+    given = (limits.requests, limits.tokens, limits.in_flight, limits.rate)
+    if all(each is None for each in given):
+        return None
+    return Gate(
+        Manners(
+            None,
+            honour_retry_after=False,
+            bad_share_max=None,
+            slow_factor_max=None,
+            requests_max=limits.requests,
+            tokens_max=limits.tokens,
+            in_flight_max=limits.in_flight,
+            rate_max_per_s=limits.rate,
+        ),
+        0,
+    )

@@ -1,0 +1,143 @@
+"""The world of a virtual run: engine, device, server and clients in one thread, and the loop that moves their time.
+
+    next thing planned, or the guard's next deadline -> the clock jumps there -> all that happens then -> engine.step
+
+Everything that happens at one moment happens before the engine's turn, as a live engine takes all its mail at once.
+"""
+
+from collections.abc import Callable
+
+from faults import Faults
+from harness.load.breaker import Gate
+from harness.load.config import CanaryConfig
+from harness.load.outcome import End
+from harness.plan.knobs import server_tables
+from harness.plan.plan import Plan
+from harness.virtual.client import Client
+from harness.virtual.crowd import Crowd
+from harness.virtual.rows import Rows
+from harness.virtual.server import VirtualServer
+from runtime.core.edge import Mailbox
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.device.costs import CostTable, Priced
+from runtime.device.keyed import KeyedModel
+from runtime.device.sim import SimDevice
+from runtime.device.virtual_time import VirtualTime
+from runtime.engine import Engine
+from runtime.guard.watchdog import Bounds
+from runtime.knobs import read_knobs
+from runtime.memory.paged import PagedPool
+from runtime.points import catalogue
+from runtime.scheduling.scheduler import Limits
+
+REQUEST_TIMEOUT_S = 600.0
+"""The live server's default deadline (runtime.server.config)."""
+SAMPLE_NS = 1_000_000_000
+
+
+class World:
+    """Built for one plan. `run_for` lets time pass; `ended` is told of each client whose request is over."""
+
+    def __init__(self, plan: Plan, rows: Rows, table: CostTable, gate: Gate | None, canary: CanaryConfig) -> None:
+        scenario = plan.scenario
+        tables = server_tables(scenario.target)
+        knobs = read_knobs(tables["engine"])
+        self.time = VirtualTime()
+        self.rows = rows
+        self.faults = Faults(catalogue(), self.time.now_ns, rows.fire, rows.fault)
+        self.ended: Callable[[Client], None] = lambda client: None
+        self.key = scenario.seed
+        self._stirred = True
+        self._alarm_ns: int | None = None
+        mailbox = Mailbox(knobs.waiting_max)
+        env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
+        pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens)
+        model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
+        device = SimDevice({"": model}, pool.plane, env, self.time, Priced(table, scenario.seed))
+        timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
+        context_tokens = knobs.kv_blocks * knobs.block_tokens
+        self.server = VirtualServer(
+            env, self.time, mailbox, rows, context_tokens, timeout_s, self.wake, lambda client: self.crowd.over(client)
+        )
+        self.crowd = Crowd(
+            self.time,
+            rows,
+            scenario.seed,
+            tuple(scenario.load),
+            canary,
+            scenario.canary.every,
+            self.server.receive,
+            self.server.hang_up,
+            lambda client: self.ended(client),
+            gate,
+        )
+        limits = Limits(knobs.token_budget, knobs.seqs_max, knobs.waiting_max)
+        bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
+        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds)
+        self.server.fatal = lambda: self.engine.fatal
+        self.time.at(SAMPLE_NS, self._sample)
+
+    def wake(self) -> None:
+        """Something came for the engine: it gets a turn at this moment."""
+        self._stirred = True
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much time pass."""
+        time, until_ns = self.time, self.time.now_ns() + round(seconds * 1e9)
+        while True:
+            now_ns, next_ns = time.now_ns(), time.next_ns
+            if self._stirred and next_ns != now_ns:
+                self._turn()
+                continue
+            if self._alarm_ns is not None and (next_ns is None or self._alarm_ns < next_ns):
+                if self._alarm_ns > until_ns:
+                    break
+                time.jump(max(self._alarm_ns, now_ns))
+                self._turn()
+            elif next_ns is None or next_ns > until_ns:
+                break
+            else:
+                time.step()
+        time.jump(until_ns)
+
+    def close(self) -> None:
+        """Cut who is left, and write what has gathered."""
+        for exchange in list(self.server.open.values()):
+            if exchange.client.outcome is None:
+                self.server.hang_up(exchange.client, End.STOPPED)
+        self.run_for(0)
+        self.rows.turn_gaps(self.time.now_ns(), last=True)
+        self.rows.flush(everything=True)
+
+    def _turn(self) -> None:
+        self._stirred = False
+        self.engine.step()
+        # An engine that is lost does nothing more, whatever its launch in flight does.
+        wait_s = self.engine.wait_s() if self.engine.fatal is None else None
+        self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
+
+    def _sample(self) -> None:
+        status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()
+        kv = status.kv
+        used = kv.live + kv.limbo
+        self.rows.sample(
+            now_ns,
+            {
+                "server.running": (status.running, "requests", "gauge"),
+                "server.waiting": (status.waiting, "requests", "gauge"),
+                "kv.usage": (used / kv.total if kv.total else 0.0, "share", "gauge"),
+                "kv.live_blocks": (kv.live, "blocks", "gauge"),
+                "kv.limbo_blocks": (kv.limbo, "blocks", "gauge"),
+                "kv.total_blocks": (kv.total, "blocks", "gauge"),
+                "server.prompt_tokens": (status.prompt_tokens, "tokens", "counter"),
+                "server.generation_tokens": (status.generation_tokens, "tokens", "counter"),
+                "server.preemptions": (status.preemptions, "preemptions", "counter"),
+                "load.in_flight": (crowd.in_flight, "requests", "gauge"),
+                "load.dropped": (crowd.dropped, "requests", "counter"),
+                "load.sent": (crowd.sent, "requests", "counter"),
+                "load.done": (crowd.done, "requests", "counter"),
+            },
+        )
+        self.rows.turn_gaps(now_ns)
+        self.time.at(now_ns + SAMPLE_NS, self._sample)
