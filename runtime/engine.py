@@ -8,10 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from faults.points import Severity
-from runtime.contract.binder import Binder
-from runtime.contract.registry import Contract, ContractKey, Registry
-from runtime.contract.spec import TensorFacts
-from runtime.contract.step import facts_of_work, step_io
+from runtime.contract.step import step_io
 from runtime.contract.violation import ContractViolation
 from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit
 from runtime.core.env import Env
@@ -21,7 +18,8 @@ from runtime.core.work import Sampled, StepResult
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
 from runtime.memory.paged import PagedPool, PoolCount
-from runtime.scheduling.batch import Batch, Bound, bind
+from runtime.scheduling.batch import Batch
+from runtime.scheduling.bound import StepBinder
 from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 
@@ -76,10 +74,7 @@ class Engine:
         self._sink = sink
         self._scheduler = Scheduler(env, pool, limits)
         self._watchdog = Watchdog(env, bounds)
-        self._binder = Binder(env)
-        self._registry = Registry()
-        self._contracts: dict[str, Contract] = {}
-        self._contract_io = step_io(limits.token_budget, limits.seqs_max, pool.blocks)
+        self._binder = StepBinder(env, step_io(limits.token_budget, limits.seqs_max, pool.blocks), pool.block_tokens)
         self._requests: dict[str, Request] = {}
         self._due: deque[Batch] = deque()
         self._flight: Flight | None = None
@@ -241,7 +236,7 @@ class Engine:
     def _launch(self, batch: Batch, repeats: int) -> None:
         self._steps += 1
         try:
-            bound = self._bound(batch)
+            bound = self._binder.bind(batch, self._steps)
             self._pool.check_writes(bound.writes)
             ticket = self._device.launch(bound.work, bound.reads, bound.writes)
         except ContractViolation as violation:
@@ -251,23 +246,6 @@ class Engine:
             self._failed(batch, repeats, failure)
             return
         self._flight = Flight(batch, ticket, repeats)
-
-    def _bound(self, batch: Batch) -> Bound:
-        """The batch laid out and held against its contract; laid out once more when it breaks it."""
-
-        def lay_out() -> tuple[Bound, tuple[TensorFacts, ...]]:
-            bound = bind(batch, self._steps, self._pool.block_tokens)
-            return bound, facts_of_work(bound.work)
-
-        contract = self._contract(batch.model_key)
-        first = batch.rows[0].request.id
-        return self._binder.check_or_rebuild(contract, lay_out, step=self._steps, request=first)[0]
-
-    def _contract(self, model: str) -> Contract:
-        """Registered when the model is first launched; its bounds are the engine's own."""
-        if model not in self._contracts:
-            self._contracts[model] = self._registry.register(ContractKey(model=model), self._contract_io)
-        return self._contracts[model]
 
     def _refuse_rows(self, batch: Batch, repeats: int, violation: ContractViolation) -> None:
         """Fail the rows that the violation names, or all when it names none, and launch what is left."""

@@ -53,7 +53,7 @@ def test_a_row_with_a_broken_table_is_failed_and_its_bystanders_are_not(monkeypa
         lengths = tuple(0 if name == names[1] else length for name, length in rows)
         return (*made[:-1], made[-1]._replace(shape=(len(lengths), lengths)))
 
-    monkeypatch.setattr("runtime.engine.facts_of_work", one_table_lost)
+    monkeypatch.setattr("runtime.scheduling.bound.facts_of_work", one_table_lost)
     bench.run()
     assert outcomes(bench, names) == [(200, None), (500, "contract_violation"), (200, None)]
     for name, prompt in ((names[0], PROMPTS[0]), (names[2], PROMPTS[2])):
