@@ -1,28 +1,46 @@
-"""Any order of submits, cancels, completions, failures and time: one end each, right tokens, nothing left over."""
+"""Any order of submits, cancels, completions, failures and time, with and without the prefix cache: one end each,
+right tokens, nothing left over."""
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from faults import FaultSpec, When, parse_do
 from runtime.core.edge import Cancel, Finish
 from runtime.core.errors import LaunchError
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
 
+STEMS = ([1, 2, 3, 4] * 3, [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9], [0] * 12)
+prompts = st.builds(
+    lambda stem, n, tail: (stem[:n] + tail)[:14],
+    st.sampled_from(STEMS),
+    st.integers(0, 12),
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+)
+
 
 class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(blocks=7, limits=Limits(token_budget=9, seqs_max=3, waiting_max=5))
+        self.bench = self.bench_of(cache=False)
         self.asked: dict[str, tuple[list[int], int]] = {}
         self.stopped: set[str] = set()
+        self.broken = 0
+
+    def bench_of(self, cache: bool) -> Bench:
+        return Bench(blocks=7, limits=Limits(token_budget=9, seqs_max=3, waiting_max=5), prefix_cache=cache)
+
+    @initialize(cache=st.sampled_from([True, True, False]))
+    def choose(self, cache: bool) -> None:
+        self.bench = self.bench_of(cache)
 
     @property
     def flying(self) -> bool:
         return self.bench.engine.status.flight_ns is not None
 
     @rule(
-        prompt=st.lists(st.integers(0, 9), min_size=1, max_size=14),
+        prompt=prompts,
         max_tokens=st.integers(1, 8),
         deadline_s=st.sampled_from([2.0, 1000.0]),
     )
@@ -50,6 +68,12 @@ class EngineMachine(RuleBasedStateMachine):
         self.stopped.add(name)
         self.bench.mailbox.post(Finish(name) if stop else Cancel(name))
 
+    @rule(do=st.sampled_from(["kv.take: oom", "kv.evict: drop", "kv.publish: drop"]))
+    def break_once(self, do: str) -> None:
+        self.bench.faults.heal_all("drawn")
+        self.bench.faults.arm([FaultSpec(id="f", n=self.broken, do=parse_do(do), when=When(times=1))])
+        self.broken += 1
+
     @rule(seconds=st.sampled_from([0.1, 1.5]))
     def time_passes(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
@@ -58,6 +82,19 @@ class EngineMachine(RuleBasedStateMachine):
     def every_block_is_somewhere(self) -> None:
         count = self.bench.pool.count()
         assert count.conserved, count
+
+    @invariant()
+    def the_index_is_whole_and_bounded_and_finds_no_block_that_is_free(self) -> None:
+        pool = self.bench.pool
+        pool.index.check()
+        assert len(pool.index) <= pool.blocks
+        assert pool.index.spares(pool._free)
+
+    @invariant()
+    def a_request_computes_at_least_its_last_token(self) -> None:
+        for request in self.bench.engine._scheduler.running:
+            assert request.remaining >= 1
+            assert request.computed == request.line.tokens
 
     @invariant()
     def tokens_are_a_prefix_of_what_each_would_get_alone(self) -> None:
@@ -75,6 +112,7 @@ class EngineMachine(RuleBasedStateMachine):
             if ended.end.outcome == "ok" and name not in self.stopped:
                 assert ended.tokens_out == self.asked[name][1]
         assert bench.env.marks.total["kv.tag_breach"] == 0
+        assert not [event for event in bench.env.events.take() if event.kind == "invariant"]
         assert bench.leftovers() == []
 
 

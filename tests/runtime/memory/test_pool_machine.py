@@ -1,4 +1,5 @@
-"""The paged pool and the ledger's limbo against a model of two dicts: who holds what, what waits for which launch."""
+"""The paged pool, its prefix index and the ledger's limbo against a plain model: who holds what, what waits for which
+launch, what is published under which name, and who was used longest ago."""
 
 import hypothesis.strategies as st
 import pytest
@@ -11,32 +12,80 @@ from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
 from runtime.memory.paged import PagedPool
+from runtime.memory.prefix import BlockKey
 from tests.runtime.fakes import SetClock
 
 BLOCKS = 12
+KEYS = [BlockKey(bytes([n] * 16), bytes([n])) for n in range(8)]
+owners = st.sampled_from("abc")
 
 
 class PoolMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.env = Env(SetClock(), 0, NullFaults(), Ledger())
-        self.pool = PagedPool(self.env, BLOCKS, 4)
+        self.pool = PagedPool(self.env, BLOCKS, 4, prefix_cache=True)
         self.held: dict[str, list[int]] = {}
-        self.waiting: dict[int, list[int]] = {}
+        self.waiting: list[tuple[Ticket, list[int]]] = []
         self.tickets: list[Ticket] = []
+        self.published: dict[BlockKey, int] = {}
+        self.idle: list[int] = []
+        """Oldest first."""
+        self.generations = [0] * BLOCKS
 
-    @rule(owner=st.sampled_from("abc"), n=st.integers(1, 5))
+    @property
+    def live(self) -> set[int]:
+        return {block for blocks in self.held.values() for block in blocks}
+
+    @property
+    def limbo(self) -> set[int]:
+        return {block for _, blocks in self.waiting for block in blocks} - self.live
+
+    @property
+    def free(self) -> set[int]:
+        return set(range(BLOCKS)) - self.live - self.limbo - set(self.idle)
+
+    @rule(owner=owners, n=st.integers(1, 5))
     def take(self, owner: str, n: int) -> None:
-        taken = sum(map(len, self.held.values())) + sum(map(len, self.waiting.values()))
-        if n > BLOCKS - taken:
+        free = self.free
+        if n > len(free) + len(self.idle):
             with pytest.raises(OutOfBlocks):
                 self.pool.take(owner, n)
             return
+        evicted = self.idle[: max(0, n - len(free))]
         blocks, generations = self.pool.take(owner, n)
-        in_use = [block for held in (*self.held.values(), *self.waiting.values()) for block in held]
-        assert len(set(blocks)) == n and not set(blocks) & set(in_use), "a block was given twice"
-        assert len(generations) == n
+        assert len(set(blocks)) == n and set(blocks) <= free | set(evicted), "a block was given twice, or out of turn"
+        for block, generation in zip(blocks, generations, strict=True):
+            assert generation > self.generations[block]
+            self.generations[block] = generation
+        self.idle = self.idle[len(evicted) :]
+        self.published = {key: block for key, block in self.published.items() if block not in evicted}
         self.held.setdefault(owner, []).extend(blocks)
+
+    @precondition(lambda self: self.live - set(self.published.values()))
+    @rule(data=st.data(), key=st.sampled_from(KEYS))
+    def publish(self, data: st.DataObject, key: BlockKey) -> None:
+        block = data.draw(st.sampled_from(sorted(self.live - set(self.published.values()))))
+        self.pool.publish("a", block, self.generations[block], key)
+        self.published.setdefault(key, block)
+
+    @rule(owner=owners, key=st.sampled_from(KEYS))
+    def share(self, owner: str, key: BlockKey) -> None:
+        block = self.published.get(key)
+        assert self.pool.index.find([key]) == ([] if block is None else [block])
+        if block is None or block in self.held.get(owner, []):
+            return
+        assert self.pool.share(owner, [block]) == [self.generations[block]], "every reader claims the same generation"
+        self.held.setdefault(owner, []).append(block)
+        if block in self.idle:
+            self.idle.remove(block)
+
+    @rule(block=st.integers(0, BLOCKS - 1))
+    def unpublish(self, block: int) -> None:
+        self.pool.unpublish(block)
+        self.published = {key: one for key, one in self.published.items() if one != block}
+        if block in self.idle:
+            self.idle.remove(block)
 
     @rule()
     def launch(self) -> None:
@@ -47,11 +96,13 @@ class PoolMachine(RuleBasedStateMachine):
     def release(self, data: st.DataObject, flying: bool) -> None:
         owner = data.draw(st.sampled_from(sorted(name for name, blocks in self.held.items() if blocks)))
         blocks = data.draw(st.lists(st.sampled_from(self.held[owner]), min_size=1, unique=True))
-        after = self.tickets[-1] if flying and self.tickets else None
+        after = data.draw(st.sampled_from(self.tickets)) if flying and self.tickets else None
         self.pool.release(owner, blocks, after)
         self.held[owner] = [block for block in self.held[owner] if block not in blocks]
         if after is not None and not after.done:
-            self.waiting.setdefault(after.seq, []).extend(blocks)
+            self.waiting.append((after, blocks))
+        else:
+            self._rest(blocks)
 
     @precondition(lambda self: any(not ticket.done for ticket in self.tickets))
     @rule(data=st.data())
@@ -60,9 +111,15 @@ class PoolMachine(RuleBasedStateMachine):
         ticket.done_ns = 1
         self.env.ledger.complete(ticket)
         self.env.ledger.settle()
-        self.waiting.pop(ticket.seq, None)
+        while done := next((entry for entry in self.waiting if entry[0] is ticket), None):
+            self.waiting.remove(done)
+            self._rest(done[1])
 
-    @rule(owner=st.sampled_from("abc"), block=st.integers(0, BLOCKS - 1))
+    def _rest(self, blocks: list[int]) -> None:
+        used = self.live | self.limbo
+        self.idle += [block for block in reversed(blocks) if block not in used and block in self.published.values()]
+
+    @rule(owner=owners, block=st.integers(0, BLOCKS - 1))
     def release_what_is_not_held(self, owner: str, block: int) -> None:
         if block in self.held.get(owner, []):
             return
@@ -71,11 +128,26 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        live, limbo = sum(map(len, self.held.values())), sum(map(len, self.waiting.values()))
         count = self.pool.count()
-        assert (count.live, count.limbo, count.free) == (live, limbo, BLOCKS - live - limbo)
+        assert count.conserved
+        assert (count.live, count.limbo, count.cached, count.free) == (
+            len(self.live),
+            len(self.limbo),
+            len(self.idle),
+            len(self.free),
+        )
         for owner, blocks in self.held.items():
             assert sorted(self.env.ledger.held("kv", owner)) == sorted(blocks)
+
+    @invariant()
+    def the_index_is_the_models_and_its_maps_agree(self) -> None:
+        self.pool.index.check()
+        assert len(self.pool.index) == len(self.published) <= BLOCKS
+        for key in KEYS:
+            assert self.pool.index.knows(key) == (key in self.published)
+
+    def teardown(self) -> None:
+        assert self.env.events.take() == []
 
 
 PoolMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
