@@ -1,0 +1,149 @@
+"""What the prefix cache costs the engine and what a hit saves, without a model: microseconds, best of some rounds.
+
+python -m benchmarks.prefix_cache [--rounds 7]
+
+step        one decode step of 32 rows: plan, bind, land, publish; a row crosses a block's edge every 16 steps
+admission   a request of 1155 tokens (Azure's mean) that is given its first row, with nothing and with all cached
+index       its parts for 72 blocks: keys, find, share and release, publish, evict
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+from faults import NullFaults
+from runtime.core.edge import Mailbox, Output, Submit
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.core.ports import Ticket
+from runtime.core.work import Claim, Sampled, Sampling, StepResult, Work
+from runtime.engine import Engine
+from runtime.guard.watchdog import Bounds
+from runtime.memory.paged import PagedPool
+from runtime.memory.prefix import KeyLine, salt_of
+from runtime.scheduling.scheduler import Limits
+
+BLOCK_TOKENS = 16
+PROMPT = 1155
+ROWS = 32
+
+
+class _Clock:
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class _Deaf:
+    def step(self, outputs: list[Output]) -> None:
+        return None
+
+
+class _Instant:
+    """Every launch is done at once, and nothing is computed."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+
+    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+        now_ns = self._env.clock.now_ns()
+        sampled = tuple(None if one is None else Sampled(7) for one in work.sampling)
+        ticket = Ticket(work.step, work, now_ns, now_ns, StepResult(sampled))
+        self._env.ledger.complete(ticket)
+        return ticket
+
+    def close(self) -> None:
+        return None
+
+
+class _Stage:
+    def __init__(self, cache: bool, blocks: int = 8192) -> None:
+        self.mailbox = Mailbox(1000)
+        self.env = Env(_Clock(), 0, NullFaults(), Ledger())
+        self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS, prefix_cache=cache)
+        limits = Limits(token_budget=1 << 20, seqs_max=ROWS, waiting_max=1000)
+        self.engine = Engine(self.env, _Instant(self.env), self.pool, _Deaf(), self.mailbox, limits, Bounds())
+        self._asked = 0
+
+    def submit(self, prompt: Sequence[int], max_tokens: int) -> None:
+        now_ns = self.env.clock.now_ns()
+        name = str(self._asked)
+        self._asked += 1
+        self.mailbox.offer(Submit(name, tuple(prompt), max_tokens, Sampling(), now_ns, now_ns + 10**12))
+
+
+def decode_step(cache: bool, steps: int = 160) -> float:
+    """Microseconds a step."""
+    stage = _Stage(cache)
+    for row in range(ROWS):
+        stage.submit([row * 1000 + at for at in range(row + 1, row + 65)], steps + 50)
+    for _ in range(20):
+        stage.engine.step()
+    start = time.perf_counter()
+    for _ in range(steps):
+        stage.engine.step()
+    return (time.perf_counter() - start) / steps * 1e6
+
+
+def admission(cache: bool, hit: bool, requests: int = 20) -> float:
+    """Microseconds from the mailbox to the launch of its first row, and its end."""
+    stage = _Stage(cache)
+    prompts = [[row * 3000 + at for at in range(PROMPT)] for row in range(requests)]
+    for prompt in prompts if hit else ():
+        stage.submit(prompt, 1)
+        stage.engine.step()
+        stage.engine.step()
+    start = time.perf_counter()
+    for prompt in prompts:
+        stage.submit(prompt, 1)
+        stage.engine.step()
+        stage.engine.step()
+    assert stage.engine.status.prefix_hits == (requests * 1152 if hit else 0)
+    return (time.perf_counter() - start) / requests * 1e6
+
+
+def index_parts(requests: int = 20) -> dict[str, float]:
+    """Nanoseconds a block of each part."""
+    stage = _Stage(cache=True, blocks=72 * requests)
+    pool, count = stage.pool, PROMPT // BLOCK_TOKENS
+    prompts = [[row * 3000 + at for at in range(PROMPT)] for row in range(requests)]
+    lines = [KeyLine(BLOCK_TOKENS, salt_of("", "", "")) for _ in prompts]
+    tables = [pool.take(str(row), count) for row in range(requests)]
+
+    def per_block(do: Callable[[int], object]) -> float:
+        start = time.perf_counter()
+        for row in range(requests):
+            do(row)
+        return (time.perf_counter() - start) / requests / count * 1e9
+
+    def publish(row: int) -> None:
+        for block, generation, key in zip(*tables[row], lines[row].reach(prompts[row], count), strict=True):
+            pool.publish("", block, generation, key)
+
+    found = {"keys": per_block(lambda row: lines[row].reach(prompts[row], count)), "publish": per_block(publish)}
+    found["release"] = per_block(lambda row: pool.release(str(row), tables[row][0], None))
+    found["find"] = per_block(lambda row: pool.index.find(lines[row].reach(prompts[row], count)))
+    found["share"] = per_block(lambda row: pool.share(str(row), tables[row][0]))
+    for row in range(requests):
+        pool.release(str(row), tables[row][0], None)
+    found["evict and take"] = per_block(lambda row: pool.take(str(row), count))
+    return found
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=7)
+    rounds = range(parser.parse_args().rounds)
+    steps = [(decode_step(False), decode_step(True)) for _ in rounds]
+    print(
+        f"decode step of {ROWS} rows, us        off {min(s[0] for s in steps):7.1f}  on {min(s[1] for s in steps):7.1f}"
+    )
+    runs = [(admission(False, False), admission(True, False), admission(True, True)) for _ in rounds]
+    off, miss, hit = (min(run[at] for run in runs) for at in range(3))
+    print(f"request of {PROMPT} tokens, us         off {off:7.1f}  miss {miss:7.1f}  hit {hit:7.1f}")
+    parts = [index_parts() for _ in rounds]
+    print("ns a block: " + ", ".join(f"{name} {min(each[name] for each in parts):.0f}" for name in parts[0]))
+
+
+if __name__ == "__main__":
+    main()

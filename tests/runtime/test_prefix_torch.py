@@ -1,0 +1,66 @@
+"""The prefix cache on the real device and model: greedy tokens are those of the exact reference, hit or miss."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from faults import NullFaults
+from runtime.core.edge import Mailbox, Submit
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.core.work import Sampling
+from runtime.device.cpu import CpuDevice
+from runtime.engine import Engine
+from runtime.guard.watchdog import Bounds
+from runtime.memory.paged import PagedPool
+from runtime.models.reference import Reference
+from runtime.scheduling.scheduler import Limits
+from tests.runtime.fakes import SECOND, Heard, SetClock
+from tests.runtime.models.worlds import open_paged, random_model
+
+BLOCK_TOKENS = 8
+OUTPUT = 12
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("model")
+    random_model("Llama").save_pretrained(made)
+    return made
+
+
+def serve(directory: Path, prompts: list[list[int]], blocks: int, cache: bool, exact: bool) -> tuple[Heard, Env]:
+    """All prompts, four at a time, through engine, device and model."""
+    mailbox = Mailbox(len(prompts))
+    env = Env(SetClock(), 0, NullFaults(), Ledger(mailbox.wake))
+    pool = PagedPool(env, blocks, BLOCK_TOKENS, prefix_cache=cache)
+    model = open_paged(directory, blocks=blocks, block_tokens=BLOCK_TOKENS, exact=exact)
+    device = CpuDevice({"": model}, pool.plane, env)
+    sink = Heard()
+    engine = Engine(env, device, pool, sink, mailbox, Limits(40, 4, len(prompts)), Bounds())
+    for index, prompt in enumerate(prompts):
+        assert mailbox.offer(Submit(str(index), tuple(prompt), OUTPUT, Sampling(), 0, 1000 * SECOND))
+    engine.step()
+    while len(sink.ended) < len(prompts):
+        mailbox.wait(10.0)
+        engine.step()
+    device.close()
+    assert not [event for event in env.events.take() if event.kind == "invariant"]
+    return sink, env
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["plain", "exact"])
+def test_tokens_of_requests_that_share_prefixes_are_those_of_the_reference(directory: Path, exact: bool) -> None:
+    rng = random.Random(3)
+    stems = [[rng.randrange(211) for _ in range(n)] for n in (33, 64, 20)]
+    prompts = [stems[n % 3][: rng.randrange(1, 70)] + [rng.randrange(211) for _ in range(n % 4)] for n in range(30)]
+    reference = Reference(directory)
+    expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
+    for cache, blocks in ((False, 64), (True, 64), (True, 24)):
+        sink, env = serve(directory, prompts, blocks, cache, exact)
+        assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected, (cache, blocks)
+        assert env.marks.total["kv.tag_breach"] == 0
+        cached = sum(ended.tokens_cached for ended in sink.ended.values())
+        assert (cached > 400) if cache and blocks == 64 else (cached >= 0 if cache else cached == 0)
+        assert (env.marks.total["kv.evict"] > 0) == (cache and blocks == 24)
