@@ -25,9 +25,7 @@ def plan_of(text: str) -> Plan:
     return make(read_text(text), catalogue(), "r1", Provenance("0", "abc", False))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in library.names() if name not in ("pr-cut-and-oom", "nightly-two-tenants")]
-)
+@pytest.mark.parametrize("name", [name for name in library.names() if name != "nightly-two-tenants"])
 def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name, monkeypatch):
     data = Path(__file__).parents[4] / "shared" / "data"
     monkeypatch.setenv("SEATRIAL_DATA", str(data))
@@ -38,12 +36,21 @@ def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name, monk
 
 
 def test_what_no_engine_serves_yet_is_refused_by_name_and_place():
-    text = SMALL + 'drive = "virtual"\n'
-    text = text.replace('drive = "virtual"\n', "") + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n"
+    text = SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n"
     with pytest.raises(ScenarioProblems) as caught:
-        plan_of('drive = "virtual"\n' + text)
-    assert "drive.virtual has no engine yet" in str(caught.value)
+        plan_of(text)
     assert "fault.persist has no engine yet" in str(caught.value)
+
+
+def test_what_needs_a_process_or_weights_is_refused_in_virtual_time_by_name():
+    text = "drive = 'virtual'\n" + SMALL + "target = { pid = 17 }\n"
+    text += "".join(f"[[fault]]\nid = 'f{n}'\ndo = 'device.launch: {do}'\n" for n, do in enumerate(("kill", "lost")))
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(text)
+    assert "target.pid means nothing in virtual time" in str(caught.value)
+    assert "device.launch: kill: it ends a server process" in str(caught.value)
+    assert "device.launch: lost: it ends a server process" in str(caught.value)
+    assert "pid" not in plan_of("drive = 'virtual'\n" + SMALL).capabilities
 
 
 def test_fault_that_the_catalogue_does_not_permit_is_refused_before_anything_starts():

@@ -1,0 +1,178 @@
+"""Whole virtual runs, from a scenario file to a verdict: the judges do not know that time was virtual."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.options import Outcome, RunOptions
+from harness.record.digest import digest, table_digests
+from harness.run import run
+
+ROOT = Path(__file__).parents[3]
+SMALL = """
+schema = 1
+name = "small"
+means = "x"
+seed = 5
+drive = "virtual"
+"""
+PHASES = (
+    'phases = { warmup = { completed = 10 }, baseline = "5s", trial = "20s", recovery = "5s", drain_max = "15s" }\n'
+)
+CALM = """
+target = { knobs = { request_timeout_s = 4 } }
+canary = { every = "3s" }
+load = [{ id = "chat", rate = "3/s", prompt_tokens = [20, 60], output_tokens = [4, 16] }]
+"""
+HANG = (
+    CALM
+    + """
+[[fault]]
+id = "hang"
+do = "device.launch: hang 9s"
+when = { at = "3s" }
+[fault.expect]
+outcomes = ["ok", "timeout", "refused"]
+victims = "all"
+marks = ["guard.cancelled"]
+recover = "10s"
+"""
+)
+CROWD = """
+target = { knobs = { kv_blocks = 48, waiting_max = 6 } }
+[[load]]
+id = "users"
+arrivals = "closed"
+users = 6
+rate = "2/s"
+prompt_tokens = [20, 200]
+output_tokens = [4, 60]
+[[load]]
+id = "odd"
+rate = "4/s"
+stream = 0.5
+malformed = 0.2
+timeout = "1s"
+prompt_tokens = [20, 300]
+output_tokens = [4, 80]
+cancel = [{ share = 0.1, at = "queued" }, { share = 0.1, at = "prefill" }, { share = 0.1, at = "token 3" }]
+"""
+MIXED = (
+    CROWD
+    + """
+[[fault]]
+id = "late"
+do = "server.stream: delay 2s"
+when = { at = "2s", times = 5, interval = 7 }
+expect = { outcomes = ["ok", "timeout", "refused"], victims = "all", recover = "2s" }
+[[fault]]
+id = "band"
+do = "server.stream: error"
+when = { at = "8s", times = 3, interval = 9 }
+expect = { outcomes = ["ok", "timeout", "refused", "inband_error"], victims = "all", recover = "2s" }
+"""
+)
+
+
+def small(folder: Path, text: str, phases: str = PHASES, **options: object) -> Outcome:
+    file = folder / "small.toml"
+    file.write_text(SMALL + phases + text)
+    return run(RunOptions(str(file), folder / "runs", **options), say=lambda line: None)  # type: ignore[arg-type]
+
+
+def judges(outcome: Outcome) -> dict[str, str]:
+    verdict = json.loads((outcome.run_dir / "verdict.json").read_text())
+    return {judge["name"]: judge["state"] for judge in verdict["judges"]}
+
+
+@pytest.fixture(scope="module")
+def library_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, float]:
+    began_s = time.monotonic()
+    outcome = run(RunOptions("pr-cut-and-oom", tmp_path_factory.mktemp("library")), say=lambda line: None)
+    return outcome, time.monotonic() - began_s
+
+
+def test_the_library_scenario_passes_in_half_a_minute_with_every_fault_felt(library_run: tuple[Outcome, float]) -> None:
+    outcome, took_s = library_run
+    assert outcome.exit == 0
+    assert took_s < 30
+    found = judges(outcome)
+    for name in ("answered", "alive", "tokens", "invariants", "fired", "reclamation", "recovery", "e2e.p95 < 2s"):
+        assert found[name] == "PASS"
+
+
+def test_the_report_names_the_cost_table_and_how_far_it_was_off(library_run: tuple[Outcome, float]) -> None:
+    report = (library_run[0].run_dir / "report.html").read_text()
+    assert "cost table cpu-default" in report
+    assert re.search(r"off by step_p50 [+-]?\d", report.replace("&#43;", "+"))
+
+
+def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
+    first, again = small(tmp_path, MIXED), small(tmp_path, MIXED)
+    tables = [table_digests(outcome.run_dir / "run.sqlite") for outcome in (first, again)]
+    assert tables[0] == tables[1]
+    other = small(tmp_path, MIXED, seed=6)
+    assert digest(first.run_dir / "run.sqlite") == digest(again.run_dir / "run.sqlite")
+    assert digest(first.run_dir / "run.sqlite") != digest(other.run_dir / "run.sqlite")
+
+
+def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(tmp_path: Path) -> None:
+    outcome = small(tmp_path, MIXED)
+    verdict = json.loads((outcome.run_dir / "verdict.json").read_text())
+    answered = next(judge for judge in verdict["judges"] if judge["name"] == "answered")
+    assert answered["state"] == "PASS", answered
+    found = judges(outcome)
+    assert {found[name] for name in ("tokens", "invariants", "fired", "reclamation")} == {"PASS"}
+
+
+def test_a_hang_ends_requests_by_their_deadline_and_time_goes_on(tmp_path: Path) -> None:
+    outcome = small(tmp_path, HANG)
+    assert outcome.exit == 0
+    found = judges(outcome)
+    assert (found["fired"], found["deadline"], found["reclamation"]) == ("PASS", "PASS", "PASS")
+
+
+def test_a_leak_that_nobody_declared_fails_with_its_owner(tmp_path: Path) -> None:
+    outcome = small(tmp_path, CALM, undeclared=("memory.free: drop",))
+    assert outcome.exit == 1
+    assert judges(outcome)["reclamation"] == "FAIL"
+    assert "chat-" in (outcome.run_dir / "verdict.json").read_text()
+
+
+def test_a_quiesce_stops_the_load_and_audits_exactly(tmp_path: Path) -> None:
+    phases = PHASES.replace('trial = "20s"', 'trial = "20s", quiesce = { every = "8s", max = "5s" }')
+    outcome = small(tmp_path, CROWD, phases)
+    assert judges(outcome)["reclamation"] == "PASS"
+
+
+def test_virtual_runs_need_neither_torch_nor_locust(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL + PHASES + HANG)
+    script = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "locust", "gevent", "safetensors", "tokenizers", "transformers"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+from pathlib import Path
+from harness.options import RunOptions
+from harness.run import run
+sys.exit(run(RunOptions({str(tmp_path / "small.toml")!r}, Path({str(tmp_path / "runs")!r}))).exit)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    judged = (
+        "import sys\n"
+        + script.partition("from pathlib")[0]
+        + (
+            "from pathlib import Path\nfrom harness.conclude import judge\n"
+            f"print(judge(Path({str(tmp_path / 'runs' / 'latest')!r})).exit_code)"
+        )
+    )
+    again = subprocess.run([sys.executable, "-c", judged], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert again.stdout.strip() == "0", again.stderr[-2000:]
