@@ -43,11 +43,11 @@ def test_what_no_engine_serves_yet_is_refused_by_name_and_place():
 
 
 def test_what_needs_a_process_or_weights_is_refused_in_virtual_time_by_name():
-    text = "drive = 'virtual'\n" + SMALL + "target = { pid = 17 }\n"
+    text = "drive = 'virtual'\n" + SMALL + "target = { model = 'm' }\n"
     text += "".join(f"[[fault]]\nid = 'f{n}'\ndo = 'device.launch: {do}'\n" for n, do in enumerate(("kill", "lost")))
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
-    assert "target.pid means nothing in virtual time" in str(caught.value)
+    assert "target.model means nothing in virtual time" in str(caught.value)
     assert "device.launch: kill: it ends a server process" in str(caught.value)
     assert "device.launch: lost: it ends a server process" in str(caught.value)
     assert "pid" not in plan_of("drive = 'virtual'\n" + SMALL).capabilities
