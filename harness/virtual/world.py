@@ -52,7 +52,9 @@ class World:
         self._alarm_ns: int | None = None
         mailbox = Mailbox(knobs.waiting_max)
         env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
-        pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens)
+        pool = PagedPool(
+            env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
+        )
         model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
         device = SimDevice({"": model}, pool.plane, env, self.time, Priced(table, scenario.seed))
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
@@ -128,6 +130,7 @@ class World:
                 "server.waiting": (status.waiting, "requests", "gauge"),
                 "kv.usage": (used / kv.total if kv.total else 0.0, "share", "gauge"),
                 "kv.live_blocks": (kv.live, "blocks", "gauge"),
+                "kv.cached_blocks": (kv.cached, "blocks", "gauge"),
                 "kv.limbo_blocks": (kv.limbo, "blocks", "gauge"),
                 "kv.total_blocks": (kv.total, "blocks", "gauge"),
                 "server.prompt_tokens": (status.prompt_tokens, "tokens", "counter"),

@@ -52,6 +52,7 @@ users = 6
 rate = "2/s"
 prompt_tokens = [20, 200]
 output_tokens = [4, 60]
+shared_prefix = 0.7
 [[load]]
 id = "odd"
 rate = "4/s"

@@ -1,0 +1,101 @@
+"""The keyed model: alone or in company, whole or in chunks, the answer is `expected`; damage to the KV shows in it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.core.work import Sampling, Work
+from runtime.device.keyed import KeyedModel, drawn, expected, key_of, prompt_tokens
+
+SIZE = 4
+Row = tuple[list[int], int, list[int]]  # tokens to compute, position of the first, block table
+
+
+def work(rows: list[Row]) -> Work:
+    lengths = [len(tokens) for tokens, _, _ in rows]
+    positions = [start + at for tokens, start, _ in rows for at in range(len(tokens))]
+    slots = [
+        table[at // SIZE] * SIZE + at % SIZE
+        for tokens, start, table in rows
+        for at in range(start, start + len(tokens))
+    ]
+    return Work(
+        step=1,
+        model_key="",
+        request_ids=tuple(f"r{at}" for at in range(len(rows))),
+        token_ids=np.array([token for tokens, _, _ in rows for token in tokens], np.int64),
+        positions=np.array(positions, np.int64),
+        slots=np.array(slots, np.int64),
+        row_starts=np.cumsum([0, *lengths]),
+        context_lens=np.array([start + len(tokens) for tokens, start, _ in rows], np.int64),
+        block_tables=tuple(table for _, _, table in rows),
+        sampling=(Sampling(),) * len(rows),
+        lineages=(0,) * len(rows),
+    )
+
+
+def answer(model: KeyedModel, prompt: list[int], table: list[int], n: int, chunk: int) -> list[int]:
+    """One request by itself: its prompt in chunks, then a token a launch."""
+    tokens, computed = list(prompt), 0
+    while len(tokens) < len(prompt) + n:
+        part = tokens[computed : computed + chunk]
+        (sampled,) = model.run(work([(part, computed, table)]))
+        computed += len(part)
+        if computed == len(tokens):
+            assert sampled is not None
+            tokens.append(sampled.token)
+    return tokens[len(prompt) :]
+
+
+prompts = st.lists(st.integers(0, 127), min_size=1, max_size=12)
+
+
+@given(prompts, st.integers(1, 8), st.integers(1, 5), st.integers(0, 99))
+def test_chunks_and_blocks_do_not_change_the_answer(prompt, n, chunk, seed):
+    model = KeyedModel(8, SIZE, seed)
+    table = [5, 1, 7, 0, 3]
+    assert answer(model, prompt, table, n, chunk) == [one.token for one in expected(prompt, n, seed)]
+
+
+@given(prompts, prompts, st.integers(0, 3))
+def test_neighbours_in_a_launch_do_not_change_the_answer(one, other, seed):
+    model = KeyedModel(8, SIZE, seed)
+    first, second = model.run(work([(one, 0, [0, 1, 2]), (other, 0, [3, 4, 5])]))
+    assert first == expected(one, 1, seed)[0]
+    assert second == expected(other, 1, seed)[0]
+
+
+@pytest.mark.parametrize("damage", ["none", "foreign", "lost", "doubled"])
+def test_damaged_kv_changes_what_follows(damage):
+    model, prompt, table = KeyedModel(8, SIZE, 1), [1, 2, 3, 4, 5, 6], [0, 1, 2, 3]
+    truth = [one.token for one in expected(prompt, 8, 1)]
+    model.run(work([(prompt, 0, table)]))
+    if damage == "foreign":  # the request's last block now holds somebody else's
+        model.run(work([([9, 9], 0, [1])]))
+    elif damage == "doubled":  # its last token once more, where the next one belongs
+        model.run(work([([6], 6, table)]))
+    first = 1 if damage in ("lost", "doubled") else 0  # position 6 is not computed
+    said = []
+    for at in range(first, 7):
+        (sampled,) = model.run(work([([truth[at]], 6 + at, table)]))
+        assert sampled is not None
+        said.append(sampled.token)
+    assert (said == truth[first + 1 :]) == (damage == "none")
+
+
+def test_margins_are_never_so_small_that_a_parting_could_be_rounding():
+    for state in range(2000):
+        sampled = drawn(state, key_of(3), with_logprobs=True)
+        (best, high), (second, low) = sampled.top
+        assert best == sampled.token
+        assert best != second
+        assert high - low >= 0.25
+
+
+def test_prompts_of_one_seed_begin_alike_and_others_part_at_once():
+    long, short = prompt_tokens([(7, 40)]), prompt_tokens([(7, 10)])
+    assert long[:10] == short
+    assert prompt_tokens([(8, 40)])[:4] != long[:4]
+    assert prompt_tokens([(7, 10), (8, 5)]) == short + prompt_tokens([(8, 5)])
+    assert all(32 <= token < 127 for token in long)
