@@ -1,0 +1,191 @@
+"""The twin is the same engine: a recorded live run and its virtual replay make the same plans, step by step.
+
+The live run has a real model, a device thread and arrivals in real time. Recorded are the turns at which requests and
+cancels came in, and the turns from one launch to the next. The replay gets them back as arrivals and durations; its
+model is the keyed one, so tokens differ, and nothing else may.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from faults import NullFaults
+from runtime.core.edge import Cancel, Mail, Mailbox, Output, Submit
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.core.ports import Clock, Device, Ticket
+from runtime.core.work import Claim, Sampling, Work
+from runtime.device.keyed import KeyedModel
+from runtime.device.sim import SimDevice
+from runtime.device.virtual_time import VirtualTime
+from runtime.engine import Engine
+from runtime.guard.watchdog import Bounds
+from runtime.memory.paged import PagedPool
+from runtime.scheduling.scheduler import Limits
+
+BLOCKS, BLOCK_TOKENS = 40, 8
+LIMITS = Limits(token_budget=48, seqs_max=6, waiting_max=100)
+FAR_NS = 1 << 62
+Plan = tuple[tuple[str, int, int, tuple[int, ...]], ...]  # per row: request, new tokens, context, blocks
+
+
+@dataclass
+class Tape:
+    """What is recorded of a live run. A turn is one call of `Engine.step`, stamped when it takes its mail."""
+
+    turns_ns: list[int] = field(default_factory=list)
+    came: list[tuple[int, Mail]] = field(default_factory=list)  # turn, mail
+    plans: list[Plan] = field(default_factory=list)
+    launched: list[int] = field(default_factory=list)  # turn of each launch
+    landed: dict[int, int] = field(default_factory=dict)  # launch -> turn that settled it
+
+
+class TapedMailbox(Mailbox):
+    def __init__(self, clock: Clock, tape: Tape) -> None:
+        super().__init__(1000)
+        self._clock, self._tape = clock, tape
+
+    def take(self) -> list[Mail]:
+        mail = super().take()
+        self._tape.turns_ns.append(self._clock.now_ns())
+        self._tape.came += [(len(self._tape.turns_ns) - 1, one) for one in mail]
+        return mail
+
+
+class TapedLedger(Ledger):
+    tape: Tape
+
+    def settle(self) -> list[Ticket]:
+        done = super().settle()
+        for ticket in done:
+            self.tape.landed[ticket.seq - 1] = len(self.tape.turns_ns) - 1
+        return done
+
+
+class TapedDevice:
+    def __init__(self, device: Device, tape: Tape) -> None:
+        self._device, self._tape = device, tape
+
+    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+        lengths = (work.row_starts[1:] - work.row_starts[:-1]).tolist()
+        rows = zip(work.request_ids, lengths, work.context_lens.tolist(), work.block_tables, strict=True)
+        self._tape.plans.append(tuple((name, length, context, tuple(table)) for name, length, context, table in rows))
+        self._tape.launched.append(len(self._tape.turns_ns) - 1)
+        return self._device.launch(work, reads, writes)
+
+    def close(self) -> None:
+        self._device.close()
+
+
+class Counted:
+    """A sink that counts ends."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, str] = {}
+
+    def step(self, outputs: list[Output]) -> None:
+        self.ended |= {output.request_id: output.ended.end.outcome for output in outputs if output.ended}
+
+
+def live(tape: Tape) -> dict[str, str]:
+    """Requests of several sizes come while others run, some leave, and the pool is too small for all."""
+    torch = pytest.importorskip("torch")
+    from runtime.build import WallClock
+    from runtime.device.cpu import CpuDevice
+    from runtime.models.config import read_config
+    from runtime.models.decoder import Decoder
+    from runtime.models.default import default_model
+    from runtime.models.kv import PagedKv
+    from runtime.models.loader import load_weights
+    from runtime.models.paged import PagedModel
+
+    assert torch
+    clock = WallClock()
+    mailbox = TapedMailbox(clock, tape)
+    ledger = TapedLedger(mailbox.wake)
+    ledger.tape = tape
+    env = Env(clock, 0, NullFaults(), ledger)
+    pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
+    directory = default_model()
+    config = read_config(directory)
+    model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
+    device = CpuDevice({"": model}, pool.plane, env, threads=1)
+    sink = Counted()
+    engine = Engine(env, TapedDevice(device, tape), pool, sink, mailbox, LIMITS, Bounds(60.0, 600.0))
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            engine.step()
+            mailbox.wait(engine.wait_s())
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    for n in range(24):
+        prompt = tuple((n * 31 + at * 7) % 200 for at in range(5 + n * 13 % 90))
+        submit = Submit(f"r{n}", prompt, 3 + n * 5 % 40, Sampling(), clock.now_ns(), FAR_NS)
+        assert mailbox.offer(submit)
+        if n % 6 == 5:
+            mailbox.post(Cancel(f"r{n - 2}"))
+        time.sleep(0.002 * (n % 4))  # the live half has real time; nothing is asserted about it
+    patience_s = time.monotonic() + 60
+    while len(sink.ended) < 24 and time.monotonic() < patience_s:
+        time.sleep(0.01)
+    over.set()
+    mailbox.wake()
+    thread.join(10)
+    device.close()
+    return sink.ended
+
+
+@dataclass
+class Recorded:
+    """Costs by launch: from the turn that launched to the turn that saw it done."""
+
+    tape: Tape
+    n: int = 0
+
+    def cost_ns(self, work: Work) -> int:
+        turns = self.tape.turns_ns
+        launch, self.n = self.n, self.n + 1
+        return turns[self.tape.landed[launch]] - turns[self.tape.launched[launch]]
+
+
+def replay(tape: Tape) -> tuple[list[Plan], dict[str, str]]:
+    """The same arrivals and durations, in virtual time."""
+    clock, again, sink, stirred = VirtualTime(), Tape(), Counted(), [True]
+    mailbox = Mailbox(1000)
+    env = Env(clock, 0, NullFaults(), Ledger(lambda: stirred.append(True)))
+    pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
+    device = SimDevice({"": KeyedModel(BLOCKS, BLOCK_TOKENS, 1)}, pool.plane, env, clock, Recorded(tape))
+    engine = Engine(env, TapedDevice(device, again), pool, sink, mailbox, LIMITS, Bounds(60.0, 600.0))
+    for turn, mail in tape.came:
+
+        def come(mail: Mail = mail) -> None:
+            assert mailbox.offer(mail) if isinstance(mail, Submit) else not mailbox.post(mail)
+            stirred.append(True)
+
+        clock.at(tape.turns_ns[turn], come)
+    while clock.next_ns is not None or stirred:
+        if stirred and clock.next_ns != clock.now_ns():
+            stirred.clear()
+            engine.step()
+        else:
+            clock.step()
+    return again.plans, sink.ended
+
+
+def test_a_recorded_live_run_and_its_virtual_replay_make_the_same_plans_step_by_step():
+    tape = Tape()
+    ended = live(tape)
+    plans, ended_again = replay(tape)
+    assert len(ended) == 24
+    assert "cancelled" in ended.values()
+    assert len(tape.plans) > 50
+    for step, (was, now) in enumerate(zip(tape.plans, plans, strict=False)):
+        assert was == now, f"step {step} parts"
+    assert len(plans) == len(tape.plans)
+    assert ended_again == ended
