@@ -40,6 +40,7 @@ PROMPTS = (1, 16, 64, 128, 256, 512)
 ROWS = (1, 2, 4, 8, 16, 32)
 CONTEXTS = (16, 64, 256, 768)
 REPEATS = 7
+ROUNDS = 3
 CHECKED = 40
 JITTER_MAX = 0.5
 FOREVER_NS = 1 << 62
@@ -78,12 +79,18 @@ def calibrate(name: str, threads: int) -> CostTable:
     bench = _Bench(threads)
     try:
         bench.prefill(PROMPTS[-1])  # the first launches pay for what is set up once
-        prefill = {tokens: [bench.prefill(tokens) for _ in range(REPEATS)] for tokens in PROMPTS}
-        decode = {(rows, context): bench.decode(rows, context) for rows in ROWS for context in CONTEXTS}
-        checked = bench.mixed(CHECKED)
+        prefill: dict[int, list[int]] = {tokens: [] for tokens in PROMPTS}
+        decode: dict[tuple[int, int], list[int]] = {(rows, context): [] for rows in ROWS for context in CONTEXTS}
+        checked: list[Launched] = []
+        for _ in range(ROUNDS):  # in turns, since a busy machine drifts by 30 % in a minute
+            for tokens, times in prefill.items():
+                times += [bench.prefill(tokens) for _ in range(REPEATS)]
+            for (rows, context), times in decode.items():
+                times += bench.decode(rows, context)
+            checked += bench.mixed(CHECKED)
     finally:
         bench.close()
-    launch_ns = min(min(prefill[1]), min(min(times) for times in decode.values()))
+    launch_ns = round(min(statistics.median(times) for times in (prefill[1], *decode.values())))
     table = CostTable(
         name=name,
         made_on=_here(bench, threads),

@@ -173,6 +173,18 @@ def serve(context: typer.Context) -> int:
     return supervise(context.args)
 
 
+@app.command(
+    epilog=HELP,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def calibrate(context: typer.Context) -> int:
+    """Measure what launches cost on this machine, for virtual runs."""
+    from runtime.calibrate import main as measure
+
+    return measure(context.args)
+
+
 @app.command(epilog=HELP)
 def judge(run: Run = "latest", runs_dir: RunsDir = Path("runs"), report_only: ReportOnly = False) -> int:
     """Judge a recorded run again."""
