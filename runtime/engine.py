@@ -5,6 +5,7 @@ A request advances only when the launch that computed it completes, so a failed 
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from faults.points import Severity
@@ -68,6 +69,8 @@ class Engine:
         self.mailbox = mailbox
         self.status = Status()
         self.fatal: DeviceLost | None = None
+        self.leap: Callable[[], None] = lambda: None
+        """In virtual time: many decode steps at once, when nothing else can happen (runtime/leap.py)."""
         self._env = env
         self._device = device
         self._pool = pool
@@ -91,6 +94,7 @@ class Engine:
         for ticket in self._env.ledger.settle():
             self._land(ticket)
         self._guard()
+        self.leap()
         self._launch_next()
         self._publish()
 

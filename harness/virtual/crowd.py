@@ -5,6 +5,7 @@ the same absolute one, and stands still during a pause (harness.load.timeline).
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -61,6 +62,8 @@ class Crowd:
     """Closed-loop users by the request they wait for."""
     _waiting: list[_User] = field(default_factory=list)
     """Those who have thought to the end while the load stood still."""
+    _patient: dict[float, deque[Client]] = field(default_factory=dict)
+    """By patience, in order of sending: who waits, and some who have ended."""
     _timeline: Timeline = field(default_factory=Timeline)
     _pending: tuple[float, Load, Arrival] | None = None
     _canaries: int = 0
@@ -212,7 +215,7 @@ class Crowd:
         client = Client(asked, intended_ns, now_ns, lambda gap_ns: gaps.add(load, gap_ns))
         self._open[asked.id] = client
         self.rows.put("request", client.request_row())
-        self.time.at(now_ns + round(asked.timeout_s * SECOND), lambda: self._impatient(client))
+        self._will_tire(client)
         self.send(client)
         return True
 
@@ -244,9 +247,23 @@ class Crowd:
         tokens = (client.prompt_tokens or 0) + len(client.tokens)
         self.gate.heard(client.end_ns, bad, client.end_ns - client.sent_ns, tokens, client.retry_after_s)
 
-    def _impatient(self, client: Client) -> None:
-        if client.outcome is None:
-            self.hang_up(client, End.DEADLINE)
+    def _will_tire(self, client: Client) -> None:
+        """One thing planned for all who wait equally long: one each would interrupt every leap of the engine."""
+        patience_s = client.asked.timeout_s
+        waiting = self._patient.setdefault(patience_s, deque())
+        waiting.append(client)
+        if len(waiting) == 1:
+            self.time.at(client.sent_ns + round(patience_s * SECOND), lambda: self._tire(patience_s))
+
+    def _tire(self, patience_s: float) -> None:
+        """Whose patience is over hangs up; the next look is when the next one's is."""
+        waiting, now_ns = self._patient[patience_s], self.time.now_ns()
+        while waiting and (waiting[0].outcome is not None or waiting[0].sent_ns + round(patience_s * SECOND) <= now_ns):
+            client = waiting.popleft()
+            if client.outcome is None:
+                self.hang_up(client, End.DEADLINE)
+        if waiting:
+            self.time.at(waiting[0].sent_ns + round(patience_s * SECOND), lambda: self._tire(patience_s))
 
     def _cut_rest(self) -> None:
         for client in list(self._open.values()):

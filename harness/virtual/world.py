@@ -27,6 +27,7 @@ from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import read_knobs
+from runtime.leap import Leap
 from runtime.memory.paged import PagedPool
 from runtime.points import catalogue
 from runtime.scheduling.scheduler import Limits
@@ -39,7 +40,16 @@ SAMPLE_NS = 1_000_000_000
 class World:
     """Built for one plan. `run_for` lets time pass; `ended` is told of each client whose request is over."""
 
-    def __init__(self, plan: Plan, rows: Rows, table: CostTable, gate: Gate | None, canary: CanaryConfig) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rows: Rows,
+        table: CostTable,
+        gate: Gate | None,
+        canary: CanaryConfig,
+        *,
+        leaps: bool = True,
+    ) -> None:
         scenario = plan.scenario
         tables = server_tables(scenario.target)
         knobs = read_knobs(tables["engine"])
@@ -50,13 +60,15 @@ class World:
         self.key = scenario.seed
         self._stirred = True
         self._alarm_ns: int | None = None
+        self._until_ns = 0
         mailbox = Mailbox(knobs.waiting_max)
         env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
         pool = PagedPool(
             env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
         )
         model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
-        device = SimDevice({"": model}, pool.plane, env, self.time, Priced(table, scenario.seed))
+        costs = Priced(table, scenario.seed)
+        device = SimDevice({"": model}, pool.plane, env, self.time, costs)
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
@@ -78,6 +90,12 @@ class World:
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds)
         self.server.fatal = lambda: self.engine.fatal
+        late_ns = int(knobs.late_s * 1e9)
+        self.leap = Leap(
+            self.engine, env, pool, limits, model, costs, self.time, late_ns, self._horizon_ns, lambda: self._stirred
+        )
+        if leaps:
+            self.engine.leap = self.leap
         self.time.at(SAMPLE_NS, self._sample)
 
     def wake(self) -> None:
@@ -86,7 +104,8 @@ class World:
 
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
-        time, until_ns = self.time, self.time.now_ns() + round(seconds * 1e9)
+        time = self.time
+        until_ns = self._until_ns = time.now_ns() + round(seconds * 1e9)
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
             if self._stirred and next_ns != now_ns:
@@ -111,6 +130,16 @@ class World:
         self.run_for(0)
         self.rows.turn_gaps(self.time.now_ns(), last=True)
         self.rows.flush(everything=True)
+
+    def _horizon_ns(self) -> int:
+        """The first moment that a leap must not reach: something planned, a deadline, or the end of `run_for`."""
+        next_ns, wait_s = self.time.next_ns, self.engine.wait_s()
+        found = [self._until_ns + 1]
+        if next_ns is not None:
+            found.append(next_ns)
+        if wait_s is not None:
+            found.append(self.time.now_ns() + round(wait_s * 1e9))
+        return min(found)
 
     def _turn(self) -> None:
         self._stirred = False

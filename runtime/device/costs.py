@@ -20,6 +20,7 @@ from runtime.core.work import Work
 from runtime.device.keyed import scramble_one
 
 DEFAULT = "cpu-default"
+_REMEMBERED_MAX = 100_000
 FLOOR_NS = 1_000
 """No launch is quicker, so two launches never share a stamp."""
 
@@ -84,20 +85,32 @@ class Priced:
     def __init__(self, table: CostTable, seed: int) -> None:
         self.table = table
         self._seed = scramble_one(seed & ((1 << 64) - 1))
+        self._decodes: dict[tuple[int, int], int] = {}
 
     def cost_ns(self, work: Work) -> int:
         """See Costs."""
         rows, tokens = work.rows, work.tokens
         if tokens == rows:
-            cost = self.table.launch_cost_ns(0, rows, int(work.context_lens.sum()) // rows)
-        else:
-            decoding = np.diff(work.row_starts) == 1
-            decodes = int(decoding.sum())
-            context = int(work.context_lens[decoding].sum()) // decodes if decodes else 0
-            cost = self.table.launch_cost_ns(tokens - decodes, decodes, context)
+            return self.decode_ns(work.step, rows, int(work.context_lens.sum()))
+        decoding = np.diff(work.row_starts) == 1
+        decodes = int(decoding.sum())
+        context = int(work.context_lens[decoding].sum()) // decodes if decodes else 0
+        return self._jittered(work.step, self.table.launch_cost_ns(tokens - decodes, decodes, context))
+
+    def decode_ns(self, step: int, rows: int, context_sum: int) -> int:
+        """A launch of decode rows only, with so many tokens of KV in all once it is done."""
+        key = (rows, context_sum // rows)
+        cost = self._decodes.get(key)
+        if cost is None:
+            if len(self._decodes) >= _REMEMBERED_MAX:
+                self._decodes.clear()
+            cost = self._decodes[key] = self.table.launch_cost_ns(0, *key)
+        return self._jittered(step, cost)
+
+    def _jittered(self, step: int, cost_ns: int) -> int:
         # One multiply of the step's number: no stream of chance that another draw could shift.
-        unit = ((work.step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
-        return max(FLOOR_NS, round(cost * (1.0 + self.table.jitter * unit)))
+        unit = ((step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
+        return max(FLOOR_NS, round(cost_ns * (1.0 + self.table.jitter * unit)))
 
 
 def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:

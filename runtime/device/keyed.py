@@ -48,6 +48,16 @@ class KeyedModel:
             for state, sampling in zip(states, work.sampling, strict=True)
         )
 
+    def state(self, table: Sequence[int], computed: int) -> int:
+        """What the KV of one row holds of its first `computed` tokens."""
+        last = computed - 1
+        return int(self._kv[table[last // self._block_tokens] * self._block_tokens + last % self._block_tokens])
+
+    def follow(self, state: int, token: int, place: int, with_logprobs: bool) -> tuple[int, Sampled]:
+        """The state after `token` at `place`, and the token drawn from it; the KV is not touched."""
+        after = (state + scramble_one((token * _TOKEN + place * _PLACE) & _MASK)) & _MASK
+        return after, drawn(after, self._key, with_logprobs)
+
     def _past(self, work: Work, starts: Ints) -> Words:
         """What each row's KV holds of its tokens before this launch: the slot of the last of them, 0 for none."""
         size = self._block_tokens

@@ -1,5 +1,6 @@
 """Whole virtual runs, from a scenario file to a verdict: the judges do not know that time was virtual."""
 
+import functools
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
+from harness.virtual.world import World
 
 ROOT = Path(__file__).parents[3]
 SMALL = """
@@ -120,6 +122,16 @@ def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
     other = small(tmp_path, MIXED, seed=6)
     assert digest(first.run_dir / "run.sqlite") == digest(again.run_dir / "run.sqlite")
     assert digest(first.run_dir / "run.sqlite") != digest(other.run_dir / "run.sqlite")
+
+
+@pytest.mark.parametrize("text", [CALM, CROWD, HANG, MIXED], ids=["calm", "crowd", "hang", "mixed"])
+def test_leaping_over_steps_changes_no_row_of_the_history(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaping = small(tmp_path, text)
+    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
+    stepping = small(tmp_path, text)
+    assert table_digests(leaping.run_dir / "run.sqlite") == table_digests(stepping.run_dir / "run.sqlite")
 
 
 def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(tmp_path: Path) -> None:
