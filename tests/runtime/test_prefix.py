@@ -176,6 +176,48 @@ def test_eviction_is_the_first_rung_and_nobody_is_preempted_while_something_is_o
     healthy(bench)
 
 
+def test_what_is_only_cached_keeps_nobody_in_the_queue():
+    bench = bench_of(blocks=8)
+    ask(bench, list(range(60, 81)), max_tokens=4)
+    assert bench.pool.count().free < 3
+    names = [bench.submit([n] * 5, max_tokens=3) for n in range(2)]
+    bench.turn()
+    assert bench.engine.status.running == 2
+    bench.run()
+    assert [bench.sink.ended[name].end.outcome for name in names] == ["ok", "ok"]
+    healthy(bench)
+
+
+def test_a_cached_block_that_is_taken_over_is_room_for_nobody_else():
+    bench = bench_of(blocks=8)
+    ask(bench, SHARED, max_tokens=1)
+    running = bench.submit([7] * 11, max_tokens=12)
+    bench.turn()
+    late = bench.submit(SHARED, max_tokens=3)
+    bench.run()
+    assert bench.env.marks.total["kv.preempt"] == 0, "it was not let in to be thrown out at the next block"
+    assert bench.sink.ended[late].admit_ns > bench.sink.ended[running].admit_ns
+    assert bench.sink.tokens[running] == expected_tokens([7] * 11, 12)
+    healthy(bench)
+
+
+def test_what_a_preempted_request_computes_again_is_published_again():
+    bench = bench_of()
+    name = bench.submit(SHARED, max_tokens=4)
+    bench.turn()
+    bench.engine.step()
+    bench.device.complete()
+    for ticket in bench.env.ledger.settle():
+        bench.engine._land(ticket)
+    bench.engine._scheduler.preempt(bench.engine._requests[name])
+    bench.pool._free.extend(bench.pool.index.evict(bench.pool.index.idle))
+    bench.run()
+    again = ask(bench, SHARED)
+    assert bench.sink.ended[again].tokens_cached == 16
+    assert bench.sink.tokens[name] == expected_tokens(SHARED, 4)
+    healthy(bench)
+
+
 def test_an_evicted_block_is_not_found_any_more_and_the_end_of_a_sequence_goes_before_its_beginning():
     bench = bench_of(blocks=8)
     ask(bench, SHARED, max_tokens=1)

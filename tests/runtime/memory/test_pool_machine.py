@@ -15,8 +15,8 @@ from runtime.memory.paged import PagedPool
 from runtime.memory.prefix import BlockKey
 from tests.runtime.fakes import SetClock
 
-BLOCKS = 12
-KEYS = [BlockKey(bytes([n] * 16), bytes([n])) for n in range(8)]
+BLOCKS = 7
+KEYS = [BlockKey(bytes([n] * 16), bytes([n])) for n in range(5)]
 owners = st.sampled_from("abc")
 
 
@@ -45,7 +45,7 @@ class PoolMachine(RuleBasedStateMachine):
     def free(self) -> set[int]:
         return set(range(BLOCKS)) - self.live - self.limbo - set(self.idle)
 
-    @rule(owner=owners, n=st.integers(1, 5))
+    @rule(owner=owners, n=st.integers(1, 3))
     def take(self, owner: str, n: int) -> None:
         free = self.free
         if n > len(free) + len(self.idle):
@@ -80,16 +80,14 @@ class PoolMachine(RuleBasedStateMachine):
         if block in self.idle:
             self.idle.remove(block)
 
-    @rule(block=st.integers(0, BLOCKS - 1))
-    def unpublish(self, block: int) -> None:
+    @precondition(lambda self: self.published)
+    @rule(data=st.data())
+    def unpublish(self, data: st.DataObject) -> None:
+        block = data.draw(st.sampled_from(sorted(self.published.values())))
         self.pool.unpublish(block)
         self.published = {key: one for key, one in self.published.items() if one != block}
         if block in self.idle:
             self.idle.remove(block)
-
-    @rule()
-    def launch(self) -> None:
-        self.tickets.append(Ticket(len(self.tickets), None, 0))  # type: ignore[arg-type]
 
     @precondition(lambda self: any(self.held.values()))
     @rule(data=st.data(), flying=st.booleans())
@@ -97,6 +95,8 @@ class PoolMachine(RuleBasedStateMachine):
         owner = data.draw(st.sampled_from(sorted(name for name, blocks in self.held.items() if blocks)))
         blocks = data.draw(st.lists(st.sampled_from(self.held[owner]), min_size=1, unique=True))
         after = data.draw(st.sampled_from(self.tickets)) if flying and self.tickets else None
+        if flying and (after is None or after.done):
+            after = self.launch()
         self.pool.release(owner, blocks, after)
         self.held[owner] = [block for block in self.held[owner] if block not in blocks]
         if after is not None and not after.done:
@@ -114,6 +114,10 @@ class PoolMachine(RuleBasedStateMachine):
         while done := next((entry for entry in self.waiting if entry[0] is ticket), None):
             self.waiting.remove(done)
             self._rest(done[1])
+
+    def launch(self) -> Ticket:
+        self.tickets.append(Ticket(len(self.tickets), None, 0))  # type: ignore[arg-type]
+        return self.tickets[-1]
 
     def _rest(self, blocks: list[int]) -> None:
         used = self.live | self.limbo
@@ -150,5 +154,5 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.env.events.take() == []
 
 
-PoolMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+PoolMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 TestPoolMachine = PoolMachine.TestCase
