@@ -24,6 +24,9 @@ from harness.virtual.rows import Rows
 from harness.virtual.world import World
 from runtime.device.costs import CostTable, read_table
 
+TURN_S = 0.25
+"""Between two looks at phases and faults, as often as a live pulse looks at the switch; no leap goes past one."""
+
 
 def drive(
     plan: Plan, hidden: Sequence[Occurrence], directory: Path, stop: Stop, show: Show, say: Callable[[str], None]
@@ -59,7 +62,9 @@ def _drive(
     answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
     occurrences = (*plan.occurrences, *hidden)
     pulse = pulse_of(scenario, directory, recorder, world, answers, lambda hand: Switch(occurrences, hand), stop)
-    trial = Trial(pulse, plan.phases, lambda phase, elapsed_s: show(pulse, phase, elapsed_s), world.run_for)
+    trial = Trial(
+        pulse, plan.phases, lambda phase, elapsed_s: show(pulse, phase, elapsed_s), lambda _: world.run_for(TURN_S)
+    )
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
     early = trial.run()
     world.close()

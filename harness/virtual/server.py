@@ -91,7 +91,7 @@ class VirtualServer:
             group=asked.group or "",
         )
         if not self._mailbox.offer(submit):
-            self._env.marks.hit("mailbox.full")
+            self._mark("mailbox.full")
             full = problem(429, "the engine's inbox is full; retry after 1 s", "queue_full")
             self._row(client, now_ns, None, (full.outcome, full.code, None))
             self._refuse(client, full)
@@ -122,8 +122,6 @@ class VirtualServer:
             exchange = self.open.get(output.request_id)
             if exchange is not None:
                 self._deliver(exchange, output)
-        if fresh := self._env.marks.take():
-            self._rows.marks(now_ns, fresh)
 
     def _deliver(self, exchange: Exchange, output: Output) -> None:
         if output.ended is not None:
@@ -186,7 +184,7 @@ class VirtualServer:
         self._in_band(exchange, found)
 
     def _in_band(self, exchange: Exchange, found: Problem) -> None:
-        self._env.marks.hit("stream.inband_error")
+        self._mark("stream.inband_error")
         outcome = "inband_error" if found.outcome == "http_error" else found.outcome
         self._settle(exchange, outcome, found.code, None)
         said = tuple(str(word) for key in ("code", "type") if (word := found.body["error"][key]))
@@ -213,7 +211,7 @@ class VirtualServer:
         if effect is None:
             return False
         if effect.kind is Kind.CUT:
-            self._env.marks.hit("stream.cut")
+            self._mark("stream.cut")
             self._leave(exchange, "stream_cut")
             self._settle(exchange, "cancelled", "stream_cut", None)
             self._end(exchange.client, ClientEnd.CUT, error="ChunkedEncodingError")
@@ -247,6 +245,10 @@ class VirtualServer:
 
         self._time.at(max(effect.due_ns, self._time.now_ns()), go_on)
         effect.on_release(lambda: self._time.at(self._time.now_ns(), go_on))
+
+    def _mark(self, name: str) -> None:
+        """What the server itself counts is written at once: no turn of the engine may follow."""
+        self._rows.marks(self._time.now_ns(), {name: 1})
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
