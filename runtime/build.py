@@ -28,6 +28,7 @@ from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights, weights_digest
 from runtime.models.paged import PagedModel
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
+from runtime.models.warm import warm_up
 from runtime.points import catalogue
 from runtime.scheduling.scheduler import Limits
 from runtime.server.ports import Witness
@@ -104,6 +105,8 @@ class Runtime:
         """Start the device's worker and the engine's thread."""
         assert self._engine is None, "a runtime is started once"
         knobs = self._knobs
+        torch.set_num_threads(knobs.torch_threads)
+        warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens)
         device = CpuDevice({"": self._paged_model}, self._pool.plane, self.env, threads=knobs.torch_threads)
         limits = Limits(knobs.token_budget, knobs.seqs_max, knobs.waiting_max)
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
