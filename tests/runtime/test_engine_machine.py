@@ -15,8 +15,8 @@ STEMS = ([1, 2, 3, 4] * 3, [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9], [0] * 12)
 prompts = st.builds(
     lambda stem, n, tail: (stem[:n] + tail)[:14],
     st.sampled_from(STEMS),
-    st.integers(0, 12),
-    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 9), max_size=5),
 )
 
 
@@ -50,6 +50,12 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def step(self) -> None:
         self.bench.engine.step()
+
+    @precondition(lambda self: not self.flying)
+    @rule(turns=st.integers(1, 9))
+    def go_on(self, turns: int) -> None:
+        for _ in range(turns):
+            self.bench.turn()
 
     @precondition(lambda self: self.flying)
     @rule(fails=st.booleans())
@@ -112,6 +118,7 @@ class EngineMachine(RuleBasedStateMachine):
             if ended.end.outcome == "ok" and name not in self.stopped:
                 assert ended.tokens_out == self.asked[name][1]
         assert bench.env.marks.total["kv.tag_breach"] == 0
+        assert bench.env.marks.total["contract.violation"] == 0
         assert not [event for event in bench.env.events.take() if event.kind == "invariant"]
         assert bench.leftovers() == []
 
