@@ -23,16 +23,16 @@ class Runs(Protocol):
 
 def warm_up(model: Runs, dummy_block: int, block_tokens: int) -> None:
     """Run a prompt and a few decode batches whose KV all goes to the block that belongs to nobody."""
-    model.run(_work([PROMPT_TOKENS], dummy_block, block_tokens))
+    model.run(_work([PROMPT_TOKENS], 0, dummy_block, block_tokens))
     for rows in ROWS:
-        model.run(_work([1] * rows, dummy_block, block_tokens))
+        model.run(_work([1] * rows, PROMPT_TOKENS, dummy_block, block_tokens))
 
 
-def _work(lengths: list[int], dummy_block: int, block_tokens: int) -> Work:
-    """Rows of new tokens from position 0 on; every block of every table is the dummy."""
+def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -> Work:
+    """Rows of new tokens from position `start` on; every block of every table is the dummy."""
     row_starts = np.cumsum([0, *lengths])
-    positions = np.concatenate([np.arange(length) for length in lengths])
-    tables = tuple([dummy_block] * -(-length // block_tokens) for length in lengths)
+    positions = np.concatenate([np.arange(start, start + length) for length in lengths])
+    tables = tuple([dummy_block] * -(-(start + length) // block_tokens) for length in lengths)
     return Work(
         step=0,
         model_key="",
@@ -41,7 +41,7 @@ def _work(lengths: list[int], dummy_block: int, block_tokens: int) -> Work:
         positions=positions,
         slots=dummy_block * block_tokens + positions % block_tokens,
         row_starts=row_starts,
-        context_lens=np.asarray(lengths),
+        context_lens=np.asarray(lengths) + start,
         block_tables=tables,
         sampling=tuple(Sampling(logprobs=2) for _ in lengths),
         lineages=(0,) * len(lengths),
