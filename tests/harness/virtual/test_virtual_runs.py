@@ -1,11 +1,15 @@
 """Whole virtual runs, from a scenario file to a verdict: the judges do not know that time was virtual."""
 
+import contextlib
 import functools
+import itertools
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,9 @@ from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
 from harness.virtual.world import World
+from runtime.core.work import Sampled, Work
+from runtime.device.keyed import KeyedModel
+from runtime.memory.paged import PagedPool
 
 ROOT = Path(__file__).parents[3]
 SMALL = """
@@ -155,6 +162,63 @@ def test_a_leak_that_nobody_declared_fails_with_its_owner(tmp_path: Path) -> Non
     assert outcome.exit == 1
     assert judges(outcome)["reclamation"] == "FAIL"
     assert "chat-" in (outcome.run_dir / "verdict.json").read_text()
+
+
+def test_a_device_that_is_given_up_ends_the_run_and_every_request_once(tmp_path: Path) -> None:
+    outcome = small(tmp_path, HANG.replace("request_timeout_s = 4", "request_timeout_s = 60, hang_fatal_s = 5"))
+    assert outcome.exit == 1
+    found = judges(outcome)
+    assert found["alive"] == "FAIL"
+    connection = sqlite3.connect(outcome.run_dir / "run.sqlite")
+    (ended_by,) = connection.execute("SELECT ended_by FROM phase WHERE name = 'trial'").fetchone()
+    (open_ones,) = connection.execute(
+        "SELECT count(*) FROM request WHERE id NOT IN (SELECT request FROM reply)"
+    ).fetchone()
+    connection.close()
+    assert (ended_by, open_ones) == ("died", 0)
+
+
+def test_a_pool_that_gives_a_block_twice_is_seen_by_the_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take, calls = PagedPool.take, itertools.count()
+
+    def twice(pool: PagedPool, owner: str, n: int, **attrs: str) -> tuple[list[int], list[int]]:
+        blocks, generations = take(pool, owner, n, **attrs)
+        others = [held[-1] for name, held in pool._env.ledger._held[pool.name].items() if name != owner and held]
+        if others and next(calls) % 5 == 4:
+            blocks = [*blocks[:-1], others[0]]
+        return blocks, generations
+
+    monkeypatch.setattr(PagedPool, "take", twice)
+    monkeypatch.setattr(PagedPool, "release", _without_complaint(PagedPool.release))
+    text = CALM.replace("3/s", "30/s").replace("request_timeout_s = 4", "prefix_cache = false")
+    found = judges(small(tmp_path, text))
+    assert found["invariants"] == "FAIL"
+
+
+def test_kv_damaged_behind_the_back_of_the_tags_is_seen_in_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_well, calls = KeyedModel.run, itertools.count()
+
+    def damage(model: KeyedModel, work: Work) -> tuple[Sampled | None, ...]:
+        sampled = run_well(model, work)
+        if next(calls) % 20 == 19:
+            model._kv[work.slots[-1]] = 12345
+        return sampled
+
+    monkeypatch.setattr(KeyedModel, "run", damage)
+    found = judges(small(tmp_path, CALM))
+    assert (found["tokens"], found["invariants"]) == ("FAIL", "PASS")
+
+
+def _without_complaint(release: Callable[..., None]) -> Callable[..., None]:
+    """The planted bug breaks the ledger too; here only what is in the blocks counts."""
+
+    def quietly(pool: PagedPool, *args: object, **attrs: object) -> None:
+        with contextlib.suppress(KeyError):
+            release(pool, *args, **attrs)
+
+    return quietly
 
 
 def test_a_quiesce_stops_the_load_and_audits_exactly(tmp_path: Path) -> None:
