@@ -14,7 +14,7 @@ from harness.virtual.rows import Rows
 from runtime.device.keyed import expected
 
 BESIDE_FAULTS_MAX = 512
-ONE_IN = 16
+ONE_IN = 4
 OTHERS_MAX = 512
 NAME = "keyed"
 

@@ -29,9 +29,17 @@ TURN_S = 0.25
 
 
 def drive(
-    plan: Plan, hidden: Sequence[Occurrence], directory: Path, stop: Stop, show: Show, say: Callable[[str], None]
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    stop: Stop,
+    show: Show,
+    say: Callable[[str], None],
+    *,
+    slowing: float | None = None,
 ) -> Ending:
-    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of."""
+    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of, and with
+    `slowing` launches cost this share more after a trial's time."""
     table = read_table()
     say(table.words())
     recorder = Recorder(directory, 0)
@@ -40,7 +48,7 @@ def drive(
     recorder.clock(0, time.time_ns(), 0, "harness", 0, 0)
     try:
         with recorder:
-            return Ending(_drive(plan, hidden, directory, recorder, table, stop, show, say))
+            return Ending(_drive(plan, hidden, directory, recorder, table, stop, show, say, slowing))
     except HistoryFull as error:
         say(f"{error}. The run ends here; what was recorded before is judged.")
         return Ending(Reason("died", str(error)), disk_full=True)
@@ -55,10 +63,11 @@ def _drive(
     stop: Stop,
     show: Show,
     say: Callable[[str], None],
+    slowing: float | None,
 ) -> Reason | None:
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
     canary = _canary(plan)
-    world = World(plan, rows, table, _gate(plan), canary)
+    world = World(plan, rows, table, _gate(plan), canary, slowing=slowing)
     answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
     occurrences = (*plan.occurrences, *hidden)
     pulse = pulse_of(scenario, directory, recorder, world, answers, lambda hand: Switch(occurrences, hand), stop)

@@ -20,7 +20,7 @@ from harness.virtual.server import VirtualServer
 from runtime.core.edge import Mailbox
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.device.costs import CostTable, Priced
+from runtime.device.costs import CostTable, Priced, Slowing
 from runtime.device.keyed import KeyedModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
@@ -49,6 +49,7 @@ class World:
         canary: CanaryConfig,
         *,
         leaps: bool = True,
+        slowing: float | None = None,
     ) -> None:
         scenario = plan.scenario
         tables = server_tables(scenario.target)
@@ -67,7 +68,7 @@ class World:
             env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
         )
         model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
-        costs = Priced(table, scenario.seed)
+        costs = self._costs(table, plan, slowing)
         device = SimDevice({"": model}, pool.plane, env, self.time, costs)
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
         context_tokens = knobs.kv_blocks * knobs.block_tokens
@@ -97,6 +98,14 @@ class World:
         if leaps:
             self.engine.leap = self.leap
         self.time.at(SAMPLE_NS, self._sample)
+
+    def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:
+        """`slowing`: how much more a launch costs after the time of a trial."""
+        seed = plan.scenario.seed
+        if slowing is None:
+            return Priced(table, seed)
+        trial_s = next(phase.planned_s for phase in plan.phases if phase.name == "trial")
+        return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s * 1e9))
 
     def wake(self) -> None:
         """Something came for the engine: it gets a turn at this moment."""

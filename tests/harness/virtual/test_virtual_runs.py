@@ -31,7 +31,7 @@ seed = 5
 drive = "virtual"
 """
 PHASES = (
-    'phases = { warmup = { completed = 10 }, baseline = "5s", trial = "20s", recovery = "5s", drain_max = "15s" }\n'
+    'phases = { warmup = { completed = 10 }, baseline = "3s", trial = "14s", recovery = "3s", drain_max = "15s" }\n'
 )
 CALM = """
 target = { knobs = { request_timeout_s = 4 } }
@@ -202,7 +202,7 @@ def test_kv_damaged_behind_the_back_of_the_tags_is_seen_in_tokens(
 
     def damage(model: KeyedModel, work: Work) -> tuple[Sampled | None, ...]:
         sampled = run_well(model, work)
-        if next(calls) % 20 == 19:
+        if next(calls) % 5 == 4:
             model._kv[work.slots[-1]] = 12345
         return sampled
 
@@ -222,7 +222,7 @@ def _without_complaint(release: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_a_quiesce_stops_the_load_and_audits_exactly(tmp_path: Path) -> None:
-    phases = PHASES.replace('trial = "20s"', 'trial = "20s", quiesce = { every = "8s", max = "5s" }')
+    phases = PHASES.replace('trial = "14s"', 'trial = "14s", quiesce = { every = "5s", max = "5s" }')
     outcome = small(tmp_path, CROWD, phases)
     assert judges(outcome)["reclamation"] == "PASS"
 
