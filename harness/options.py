@@ -33,12 +33,15 @@ class RunOptions:
     metrics: str | None = None  # URL of the target's Prometheus page
     pid: int | None = None  # the target's process
     virtual: bool = False  # in virtual time, whatever drive the scenario says
+    slowing: float | None = None  # virtual: launches cost this share more after a trial's time, and no judge is told
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not 0 < self.minutes <= 60 * 24 * 31:
             raise ValueError(f"--minutes {self.minutes:g}: give more than 0 and at most a month")
         if self.pid is not None and self.pid < 1:
             raise ValueError(f"--pid {self.pid}: give the number of a process")
+        if self.slowing is not None and not 0 < self.slowing <= 10:
+            raise ValueError(f"slowing {self.slowing:g}: give a share above 0 and at most 10")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"--seed {self.seed}: give 0 or more")
 

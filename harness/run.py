@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
         raise Refusal(refusal)
     document, found = look_out(document)
     plan = make(document, catalogue(), new_run_id(), provenance())
-    hidden = _hidden(options, plan)
+    hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options.slowing)
     directory = make_directory(options, plan)
     for line in found:
         say(line)
@@ -52,7 +53,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     say(f"run {plan.run_id} in {directory}")
     try:
         with Stop() as stop, Progress(plan) as progress:
-            ending = _drive(plan.scenario.drive)(plan, hidden, directory, stop, progress.show, progress.say)
+            ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
         raise Refusal(str(problem)) from problem
     except LoadDied as problem:
@@ -65,12 +66,14 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
 
 
-def _drive(word: str) -> Drive:
+def _drive(word: str, slowing: float | None) -> Drive:
     """A virtual run needs neither torch nor Locust, so each drive is imported where it is wanted."""
     if word == "virtual":
         from harness.virtual.drive import drive as virtual
 
-        return virtual
+        return virtual if slowing is None else partial(virtual, slowing=slowing)
+    if slowing is not None:
+        raise Refusal("only the device of a virtual run can be made to slow down")
     from harness.drive.live import drive as live
 
     return live

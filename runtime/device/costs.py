@@ -7,8 +7,9 @@ both go on as they came. The table says which machine it is of, and how far it w
 """
 
 import json
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -111,6 +112,20 @@ class Priced:
         # One multiply of the step's number: no stream of chance that another draw could shift.
         unit = ((step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
         return max(FLOOR_NS, round(cost_ns * (1.0 + self.table.jitter * unit)))
+
+
+class Slowing(Priced):
+    """A device that gets slower, as one that throttles: after each `over_ns` a launch costs `share` more than before.
+    Growth is exponential, so that it is `share` over any stretch of that length. A nightly's judges must see it."""
+
+    def __init__(self, table: CostTable, seed: int, now_ns: Callable[[], int], share: float, over_ns: int) -> None:
+        super().__init__(table, seed)
+        self._now_ns = now_ns
+        self._growth = math.log1p(share) / over_ns
+
+    def _jittered(self, step: int, cost_ns: int) -> int:
+        # A launch is priced when it begins, leapt over or not: both ask at the same moment.
+        return super()._jittered(step, round(cost_ns * math.exp(self._growth * self._now_ns())))
 
 
 def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:
