@@ -3,29 +3,28 @@
     land -> [leap: k steps, each with its own end, tokens and news] -> plan the next launch as ever
 
 A step may be leapt over only when the scheduler could not plan anything else (all who run decode, nobody waits for a
-place that is free), no request ends in it, its blocks are free, no fault is armed, and it is over before anything
-planned, any deadline and any late bound. So a run with leaps has the same history as one without; a test holds the
-two together. What it saves is the laying out, checking and landing of k launches: they become one of k tokens a row.
+place that is free), its blocks are free, no fault is armed, and it is over before anything planned, any deadline and
+any late bound. A leap goes no further than the step in which a request ends.
+
+So a run with leaps has the same history as one without; a test holds the two together. What it saves is the laying out,
+checking and landing of k launches: they become one of k tokens a row.
 
 It is the engine's friend and moves its counters; live engines have none.
 """
 
 from collections.abc import Callable
 
-from runtime.core.edge import Output
+from runtime.core.edge import End, Output
 from runtime.core.env import Env
-from runtime.core.work import StepResult
+from runtime.core.work import Sampled, StepResult
 from runtime.device.costs import Priced
 from runtime.device.keyed import KeyedModel
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.memory.paged import PagedPool
 from runtime.scheduling.batch import Batch, Row, bind
-from runtime.scheduling.request import Request
+from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Limits
-
-LEAST = 2
-"""Fewer steps cost more to prepare than they save."""
 
 
 class Leap:
@@ -60,16 +59,19 @@ class Leap:
 
     def __call__(self) -> None:
         """Called by the engine when it has landed all launches and planned none yet."""
-        engine, running = self._engine, self._engine._scheduler.running
-        most = self._most(running)
-        if most < LEAST:
-            return
-        outputs, engine._outputs = engine._outputs, []
-        engine._sink.step(outputs)
-        if not self._stirred():
+        engine = self._engine
+        while most := self._most(engine._scheduler.running):
+            outputs, engine._outputs = engine._outputs, []
+            engine._sink.step(outputs)
+            running = list(engine._scheduler.running)
             starts = [request.computed for request in running]
-            if steps := self._walk(running, most):
+            steps, last = (0, []) if self._stirred() else self._walk(running, most)
+            if steps:
                 self._settle(running, starts, steps)
+            if not last:
+                return
+            for request, sampled in last:
+                self._land(request, sampled)
 
     def _most(self, running: list[Request]) -> int:
         """How many steps can be leapt over at most, before time and blocks are looked at."""
@@ -82,10 +84,11 @@ class Leap:
             return 0
         if any(one.submit.model_key for one in running):
             return 0
-        return min(one.limit - len(one.tokens) for one in running) - 1
+        return min(one.limit - len(one.tokens) for one in running)
 
-    def _walk(self, running: list[Request], most: int) -> int:
-        """Up to `most` steps; returns how many. KV and tags lag behind until `_settle`."""
+    def _walk(self, running: list[Request], most: int) -> tuple[int, list[tuple[Request, Sampled]]]:
+        """Up to `most` steps; returns how many. KV and tags lag behind until `_settle`. After `most` steps somebody
+        ends: that step's tokens are returned, and not told yet."""
         engine, time, model, size = self._engine, self._time, self._model, self._pool.block_tokens
         states = [model.state(one.blocks, one.computed) for one in running]
         wants = [one.submit.sampling.logprobs is not None for one in running]
@@ -98,21 +101,36 @@ class Leap:
             if room == 0 and (room := self._take(running)) == 0:
                 break
             time.jump(done_ns)
-            outputs = []
+            drawn = []
             for at, request in enumerate(running):
                 place = request.computed
                 states[at], sampled = model.follow(states[at], request.tokens[place], place, wants[at])
                 request.computed = place + 1
                 request.tokens.append(sampled.token)
-                if request.computed % size == 0:
-                    engine._scheduler.publish(request)
-                outputs.append(Output(request.id, (sampled,)))
+                drawn.append((request, sampled))
             engine._steps += 1
             steps, room, context = steps + 1, room - 1, context + rows
-            engine._sink.step(outputs)
+            if steps == most:
+                return steps, drawn
+            for request, _ in drawn:
+                if request.computed % size == 0:
+                    engine._scheduler.publish(request)
+            engine._sink.step([Output(request.id, (sampled,)) for request, sampled in drawn])
             if self._stirred():
                 break
-        return steps
+        return steps, []
+
+    def _land(self, request: Request, sampled: Sampled) -> None:
+        """As the engine lands a row: others may share what is full, and who has all tokens ends."""
+        engine = self._engine
+        if request.phase is Phase.ENDED:  # its KV was found damaged
+            return
+        engine._scheduler.publish(request)
+        finish = request.finish_by()
+        if finish is None:
+            engine._outputs.append(Output(request.id, (sampled,)))
+        else:
+            engine._end(request, End("ok", 200, finish=finish), (sampled,))
 
     def _take(self, running: list[Request]) -> int:
         """Blocks for the next step, in the order in which the scheduler would give them. Returns for how many steps
