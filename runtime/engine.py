@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from faults.points import Severity
 from runtime.contract.step import step_io
 from runtime.contract.violation import ContractViolation
-from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit
+from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit, end_of
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, Draining, LaunchError, OutOfBlocks, RuntimeFailure
 from runtime.core.ports import Device, Ticket
@@ -138,7 +138,7 @@ class Engine:
             self._env.marks.hit("admit.refused")
             rejected = Request(submit, -1, self._pool.block_tokens)
             self._outputs.append(
-                Output(submit.request_id, (), rejected.ended(_end_of(failure), self._env.clock.now_ns()))
+                Output(submit.request_id, (), rejected.ended(end_of(failure), self._env.clock.now_ns()))
             )
             return
         self._requests[request.id] = request
@@ -214,7 +214,7 @@ class Engine:
         self._env.marks.hit("guard.fatal")
         self._env.tell("fatal", failure.code, str(failure))
         for request in list(self._requests.values()):
-            self._end(request, _end_of(failure))
+            self._end(request, end_of(failure))
 
     # -- launching ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Engine:
                 return bool(self._due)
             for request in plan.rejected:
                 text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
-                self._end(request, _end_of(OutOfBlocks(text)))
+                self._end(request, end_of(OutOfBlocks(text)))
 
     def _launch(self, batch: Batch, repeats: int) -> None:
         self._steps += 1
@@ -257,7 +257,7 @@ class Engine:
         named = batch.rows if at is None else tuple(batch.rows[row] for row in at)
         for row in named:
             self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its inputs are refused: {violation}")
-            self._end(row.request, _end_of(violation))
+            self._end(row.request, end_of(violation))
         if left := tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED):
             self._launch(Batch(batch.model_key, left), repeats)
 
@@ -276,7 +276,7 @@ class Engine:
         failure = error if isinstance(error, RuntimeFailure) else LaunchError(f"{type(error).__name__}: {error}")
         for row in rows:
             self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its launch failed twice: {failure}")
-            self._end(row.request, _end_of(failure))
+            self._end(row.request, end_of(failure))
 
     # -- endings and news ---------------------------------------------------------------------------------------------
 
@@ -311,12 +311,3 @@ class Engine:
         )
         outputs, self._outputs = self._outputs, []
         self._sink.step(outputs)
-
-
-def _end_of(failure: RuntimeFailure) -> End:
-    """The terminal outcome that a typed failure means for its request."""
-    if failure.severity is Severity.FATAL:
-        outcome = "fatal"
-    else:
-        outcome = {429: "refused", 503: "refused", 504: "timeout"}.get(failure.http, "http_error")
-    return End(outcome, failure.http, failure.code, str(failure))

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from faults.points import Severity
+from runtime.core.errors import RuntimeFailure
 from runtime.core.work import Sampled, Sampling
 
 
@@ -68,6 +70,15 @@ class End:
     message: str | None = None
     finish: str | None = None
     """stop | length, of an ok one."""
+
+
+def end_of(failure: RuntimeFailure) -> End:
+    """The terminal outcome that a typed failure means for its request."""
+    if failure.severity is Severity.FATAL:
+        outcome = "fatal"
+    else:
+        outcome = {429: "refused", 503: "refused", 504: "timeout"}.get(failure.http, "http_error")
+    return End(outcome, failure.http, failure.code, str(failure))
 
 
 @dataclass(frozen=True, slots=True)
