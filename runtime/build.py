@@ -42,11 +42,11 @@ def build_served(engine: Mapping[str, object], witness: Witness) -> "Runtime":
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
     env = _env(knobs, mailbox, witness)
-    version = f"{weights_digest(directory)} exact={knobs.exact}"
-    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=version)
+    digest = weights_digest(directory)
+    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=digest)
     decoder = Decoder(config, load_weights(directory, config), exact_mode=knobs.exact)
     model = PagedModel(decoder, PagedKv(config, knobs.kv_blocks, knobs.block_tokens))
-    return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory)
+    return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
 
 
 def _env(knobs: Knobs, mailbox: Mailbox, witness: Witness) -> Env:
@@ -77,13 +77,14 @@ class Runtime:
         model: PagedModel,
         tokenizer: Tokenizer,
         directory: Path,
+        digest: str,
     ) -> None:
         self.env = env
         self.mailbox = mailbox
         self.tokenizer = tokenizer
         self.model = directory.name
         self.context_tokens = min(model.decoder.config.context_max, knobs.kv_blocks * knobs.block_tokens)
-        self.info = _info(knobs, directory)
+        self.info = _info(knobs, directory, digest)
         self._knobs = knobs
         self._pool = pool
         self._paged_model = model
@@ -142,11 +143,11 @@ class Runtime:
             raise
 
 
-def _info(knobs: Knobs, directory: Path) -> dict[str, object]:
+def _info(knobs: Knobs, directory: Path, digest: str) -> dict[str, object]:
     return {
         "model": directory.name,
         "model_directory": str(directory),
-        "weights_digest": weights_digest(directory),
+        "weights_digest": digest,
         "kv_blocks": knobs.kv_blocks,
         "block_tokens": knobs.block_tokens,
         "torch_threads": knobs.torch_threads,
