@@ -28,18 +28,19 @@ class Window:
         key = (load, bucket(gap_ns))
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def turn(self, now_ns: int, last: bool = False) -> list[dict[str, object]]:
+    def turn(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
         """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.
 
-        With `last` the window ends now, whatever its width: a run's end must not lose its last seconds.
+        With `cut` the window ends now, whatever its width: a run's end must not lose its last seconds, nor a phase its
+        first ones to a window that began before it.
         """
-        if now_ns - self.start_ns < self.width_ns and not last:
+        if now_ns - self.start_ns < self.width_ns and not cut:
             return []
         start_ns, counts = self.start_ns, self._counts
-        whole = (now_ns - start_ns) // self.width_ns * self.width_ns
-        self.start_ns, self._counts = start_ns + whole, {}
+        width_ns = now_ns - start_ns if cut else (now_ns - start_ns) // self.width_ns * self.width_ns
+        self.start_ns, self._counts = start_ns + width_ns, {}
         return [
-            {"e": "hist", "t_ns": start_ns, "width_ns": max(whole, self.width_ns), "load": load, "metric": "itl",
+            {"e": "hist", "t_ns": start_ns, "width_ns": width_ns, "load": load, "metric": "itl",
              "bucket": edge, "n": n}
             for (load, edge), n in sorted(counts.items())
         ]  # fmt: skip

@@ -70,6 +70,8 @@ class _Session:
             self._serving.start(command.fields.get("t0_ns", clock_ns()))
         elif command.cmd == "pause":
             timeline.pause(clock_ns())
+        elif command.cmd == "phase":
+            self._run.phase()
         elif command.cmd == "resume":
             timeline.resume(clock_ns())
         if command.cmd != "status":

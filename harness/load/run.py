@@ -180,13 +180,20 @@ class LoadRun:
         """Write the self-audit, and the gaps when their window is over. Called once a second."""
         with self._lock:
             line = self.audit.line()
-            rows = self._gaps.turn(self.ports.clock_ns(), last)
+            rows = self._gaps.turn(self.ports.clock_ns(), cut=last)
             held, self._held_told = self._gate.held - self._held_told, self._gate.held
         self._put(line)
         for row in rows:
             self._put(row)
         if held:
             self.event("held", held, self._gate.stopped or "ramp, Retry-After or limit of the target's manners")
+
+    def phase(self) -> None:
+        """A phase begins: gaps from now on are its own, and none of them shares a window with those before."""
+        with self._lock:
+            rows = self._gaps.turn(self.ports.clock_ns(), cut=True)
+        for row in rows:
+            self._put(row)
 
     def event(self, kind: str, value: float | None = None, detail: str | None = None) -> None:
         self._put({"e": "event", "t_ns": self.ports.clock_ns(), "kind": kind, "value": value, "detail": detail})

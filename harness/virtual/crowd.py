@@ -88,7 +88,8 @@ class Crowd:
         """No process, no news."""
 
     def phase(self, name: str, n: int) -> None:
-        """Phases are in the history already."""
+        """A phase begins: no window of gaps lies in two of them."""
+        self.rows.turn_gaps(self.time.now_ns(), cut=True)
 
     def begin(self, t0_ns: int) -> None:
         """The schedule starts at `t0_ns`."""

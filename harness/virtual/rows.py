@@ -77,8 +77,8 @@ class Rows:
             self.put("sample", (identity, t_ns, float(value)))
             self.latest[name] = value
 
-    def turn_gaps(self, now_ns: int, *, last: bool = False) -> None:
-        """Write the histogram of a window of gaps that is over."""
-        for row in self.gaps.turn(now_ns, last):
+    def turn_gaps(self, now_ns: int, *, cut: bool = False) -> None:
+        """Write the histogram of a window of gaps that is over, or ends now."""
+        for row in self.gaps.turn(now_ns, cut):
             row.pop("e")
             self._recorder.put("hist", **row)

@@ -137,7 +137,7 @@ class World:
             if exchange.client.outcome is None:
                 self.server.hang_up(exchange.client, End.STOPPED)
         self.run_for(0)
-        self.rows.turn_gaps(self.time.now_ns(), last=True)
+        self.rows.turn_gaps(self.time.now_ns(), cut=True)
         self.rows.flush(everything=True)
 
     def _horizon_ns(self) -> int:

@@ -42,7 +42,16 @@ def test_a_window_counts_by_load_and_starts_afresh() -> None:
     ]
     assert (rows[0]["t_ns"], rows[0]["width_ns"]) == (0, 10 * SECOND)
     window.add("chat", 1_000)
-    assert [row["t_ns"] for row in window.turn(12 * SECOND, last=True)] == [10 * SECOND]
+    assert [(row["t_ns"], row["width_ns"]) for row in window.turn(12 * SECOND, cut=True)] == [(10 * SECOND, 2 * SECOND)]
+
+
+def test_a_window_that_is_cut_keeps_nothing_for_the_next_one() -> None:
+    window = Window(0)
+    window.add("chat", 1_000)
+    assert [row["n"] for row in window.turn(3 * SECOND, cut=True)] == [1]
+    window.add("chat", 2_000)
+    assert window.turn(12 * SECOND) == [], "10 s from the cut on"
+    assert [(row["t_ns"], row["n"]) for row in window.turn(13 * SECOND)] == [(3 * SECOND, 1)]
 
 
 def test_a_spool_line_is_one_line_and_holds_no_nul(tmp_path: Path) -> None:

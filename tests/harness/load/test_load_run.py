@@ -220,6 +220,17 @@ def test_a_breaker_that_opens_ends_the_sending(tmp_path: Path) -> None:
     assert spooled(run, "event")[0]["value"] == 2
 
 
+def test_gaps_of_two_phases_share_no_window(tmp_path: Path) -> None:
+    run = open_run(config(tmp_path))
+    run._gaps.add("chat", 1_000_000)
+    run.phase()
+    run._gaps.add("chat", 2_000_000)
+    run.second(last=True)
+    first, second = spooled(run, "hist")
+    assert (first["bucket"], second["bucket"]) == (1_000_000, 2_000_000)
+    assert first["t_ns"] + first["width_ns"] == second["t_ns"]
+
+
 def test_a_mistake_of_ours_in_a_request_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = open_run(config(tmp_path))
     run.on_reply = lambda planned, sent_ns, reply: 1 / 0  # type: ignore[assignment,return-value]
