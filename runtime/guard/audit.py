@@ -48,6 +48,7 @@ def audit(
         row(f"{blocks}.limbo", "limbo", count.limbo, 0 if settled else None, "blocks"),
         row(f"{blocks}.free", "reclaimable", count.reclaimable, count.total if settled else None, "blocks"),
         row(f"{blocks}.sum", "live", count.live + count.limbo + count.cached + count.free, count.total, "blocks"),
+        row("prefix_index.stale", "live", pool.index.stale, 0, "digests"),
     ]
     rows += [
         row(f"{held}_blocks", "live", items, items if owner in open_requests and not settled else 0, "blocks", owner)

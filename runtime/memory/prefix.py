@@ -134,6 +134,11 @@ class PrefixIndex:
         """Blocks that could be evicted now."""
         return len(self._idle)
 
+    @property
+    def stale(self) -> int:
+        """Digests that no block holds. Always 0, or the index would grow for as long as the server runs."""
+        return len(self._blocks) - len(self._entries)
+
     def __len__(self) -> int:
         return len(self._entries)
 

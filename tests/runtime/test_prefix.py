@@ -313,6 +313,16 @@ def test_audit_tells_cached_from_live_and_counts_it_as_reclaimable():
     assert bench.pool.count().free == 27
 
 
+def test_audit_counts_digests_that_no_block_holds():
+    bench = bench_of()
+    ask(bench, SHARED)
+    (row,) = [row for row in bench.engine.audit("live") if row.name == "prefix_index.stale"]
+    assert (row.value, row.expected, row.kind) == (0, 0, "live")
+    bench.pool.index._blocks[b"left behind"] = 3
+    (row,) = [row for row in bench.engine.audit("live") if row.name == "prefix_index.stale"]
+    assert (row.value, row.expected) == (1, 0)
+
+
 def test_tokens_are_the_same_with_and_without_the_cache_and_with_it_less_is_computed():
     work = []
     for cache in (False, True):
