@@ -110,6 +110,28 @@ def run(
 
 
 @app.command(epilog=HELP)
+def nightly(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Every *.toml of it, in order of name.")],
+    runs_dir: RunsDir = Path("runs"),
+    only_virtual: Annotated[
+        bool, typer.Option("--only-virtual", help='Leave out scenarios without drive = "virtual".')
+    ] = False,
+    allow_host: AllowHost = None,
+    night: Annotated[
+        str | None, typer.Option(help="The date on which the night began, instead of today's.", metavar="DATE")
+    ] = None,
+) -> int:
+    """Run a folder of scenarios, and compare with last night.
+
+    One process for each, results in trials.sqlite, one page. Each night also carries a planted leak and a planted
+    drift: where they are not found, the night is UNKNOWN.
+    """
+    from harness.cli.nightly import run_night
+
+    return run_night(folder, runs_dir, only_virtual=only_virtual, allow_hosts=tuple(allow_host or ()), night=night)
+
+
+@app.command(epilog=HELP)
 def check(
     scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO...", help="Files or library names.")],
 ) -> int:

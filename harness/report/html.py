@@ -45,7 +45,7 @@ def render(report: Report) -> str:
         r=report,
         good=GOOD,
         missing=figures.MISSING,
-        policy=_policy((library, script), style),
+        policy=policy((library, script), style),
         # Ours or made safe by script_json: nothing of a reply is marked as markup.
         data=Markup(script_json(_drawn(report.timeline))),  # noqa: S704
         library=Markup(library),  # noqa: S704
@@ -58,8 +58,9 @@ def _asset(name: str) -> str:
     return files("harness.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(scripts: tuple[str, ...], style: str) -> str:
-    allowed = " ".join(_digest(script) for script in scripts)
+def policy(scripts: tuple[str, ...], style: str) -> str:
+    """What a page of ours may load: these scripts and this style sheet, by their digests, and nothing else."""
+    allowed = " ".join(_digest(script) for script in scripts) or "'none'"
     return f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
 
 

@@ -1,0 +1,17 @@
+"""`seatrial nightly`: what was typed, checked, and handed to the night."""
+
+import os
+from pathlib import Path
+
+from harness.cli.exits import Refusal
+from harness.nightly.night import Asked, nightly
+
+
+def run_night(
+    folder: Path, runs_dir: Path, *, only_virtual: bool, allow_hosts: tuple[str, ...], night: str | None
+) -> int:
+    try:
+        asked = Asked(folder, runs_dir, only_virtual, allow_hosts, night)
+    except ValueError as problem:
+        raise Refusal(str(problem)) from None
+    return nightly(asked, os.environ)

@@ -1,0 +1,91 @@
+"""Which scenarios a night is made of: every *.toml of a folder in order of name, all of them sound, or none is run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cli.exits import Refusal
+from harness.options import RunOptions
+from scenarios.problems import ScenarioProblems
+
+RESERVED = "planted-"
+"""Names of our own controls begin so."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial to make."""
+
+    scenario: str
+    """Its name, by which nights are compared."""
+    options: RunOptions
+    control: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    jobs: tuple[Job, ...]
+    skipped: tuple[str, ...]
+    """Names of those that are not virtual, where only virtual ones were asked for."""
+
+
+def choose(folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool) -> Chosen:
+    """Raises Refusal with everything that is wrong, before anything is started."""
+    files = _files(folder)
+    jobs, skipped, wrong = [], [], []
+    seen: dict[str, str] = {}
+    for file in files:
+        options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts)
+        try:
+            name, drive = _looked_at(options, skip_live=only_virtual)
+        except (ScenarioProblems, Refusal) as problem:
+            wrong.append(str(problem) if isinstance(problem, ScenarioProblems) else f"{file.name}: {problem}")
+            continue
+        wrong += [f"{file.name}: {text}" for text in _name_problems(name, seen)]
+        seen[name] = file.name
+        if only_virtual and drive != "virtual":
+            skipped.append(name)
+        else:
+            jobs.append(Job(name, options))
+    if wrong:
+        raise Refusal("\n".join((f"nothing was started: {len(wrong)} of {len(files)} scenarios are not sound", *wrong)))
+    if not jobs:
+        raise Refusal(f'no scenario of {folder} has drive = "virtual": leave --only-virtual out, or add one')
+    return Chosen(tuple(jobs), tuple(skipped))
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise Refusal(f"{folder} {what}: give a folder that holds the night's scenarios, one TOML file each")
+    files = sorted(path for path in folder.glob("*.toml") if path.is_file())
+    if not files:
+        raise Refusal(
+            f"{folder} holds no *.toml: put the night's scenarios there, `seatrial check` knows if they are good"
+        )
+    return files
+
+
+def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str]:
+    """Name and drive of a scenario that could be run as it stands. Raises ScenarioProblems or Refusal."""
+    from harness.lookout import look_out
+    from harness.plan.plan import make
+    from harness.plan.strangers import stranger
+    from harness.prepare import prepare
+    from harness.provenance import provenance
+    from runtime.points import catalogue
+
+    document = prepare(options, catalogue())
+    scenario = document.scenario
+    if not (skip_live and scenario.drive != "virtual"):
+        if (refusal := stranger(scenario, options.allow_hosts)) is not None:
+            raise Refusal(refusal)
+        make(look_out(document)[0], catalogue(), "planned", provenance())
+    return scenario.name, scenario.drive
+
+
+def _name_problems(name: str, seen: dict[str, str]) -> Iterator[str]:
+    if name in seen:
+        yield f'name = "{name}" is that of {seen[name]} too; nights are compared by it, so give each its own'
+    if name.startswith(RESERVED):
+        yield f'name = "{name}": names that begin with "{RESERVED}" are those of the night\'s own controls'

@@ -1,0 +1,250 @@
+"""Tonight against the nights before, of the same host class and scenario. Pure: trials in, one model out.
+
+    night   -4    -3    -2    -1   tonight
+    state  PASS  FAIL  FAIL  FAIL   FAIL      4th night in a row; last green: the commit of night -4
+    p99    4.0   4.1   4.0   4.1    4.9       last 4.1, median of the nights before 4.05, ratio 1.21: it moved
+
+Of several trials in one night the last one counts.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from assertions.verdict import EXIT_CODES, State
+from harness.cli.exits import Exit
+from harness.nightly.controls import Found
+from harness.nightly.trial import Said, Scalar, Trial, scalars
+
+MEDIAN_NIGHTS = 14
+MOVED_RATIO = 1.1
+"""A figure that is so much more or less than its median is told as moved."""
+NIGHTS_READ = 60
+"""Further back no streak is followed."""
+SHOWN_LATENCY = ("trial.ttft_p50_s", "trial.ttft_p99_s", "trial.e2e_p50_s", "trial.e2e_p99_s")
+SHOWN_FIGURES = ("value", "share", "per_hour", "excess", "rss_per_1000_completions", "rss_per_1000_cancels")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of one scenario. `last` is of the night before, `median` of up to 14 nights before tonight."""
+
+    scenario: str
+    metric: str
+    unit: str | None
+    tonight: float
+    last: float | None
+    median: float | None
+    nights: int
+    """So many nights before tonight have it."""
+    ratio: float | None
+    """tonight / median; None without nights before, and where the median is 0 or below."""
+
+    @property
+    def moved(self) -> bool:
+        """Told even where no limit is broken."""
+        if self.median is None:
+            return False
+        if self.ratio is None:
+            return self.tonight != self.median
+        return self.ratio <= 0 or not 1 / MOVED_RATIO <= self.ratio <= MOVED_RATIO
+
+    @property
+    def effect(self) -> float:
+        """For ranking: how many times more or less; what came from nothing is first."""
+        return float("inf") if not self.ratio or self.ratio < 0 else max(self.ratio, 1 / self.ratio)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A scenario or one of its judges says another word than the night before."""
+
+    scenario: str
+    judge: str | None
+    """None: the scenario as a whole."""
+    before: State | None
+    """None: it was not there."""
+    now: State
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scenario of the folder, tonight."""
+
+    scenario: str
+    state: State | None
+    """None: not run, and `text` says why."""
+    text: str
+    trial: Trial | None
+    trials: int
+    """So many tonight."""
+    streak: int
+    """Nights in a row with this state, tonight counted."""
+    last_night: str | None
+    last_state: State | None
+    green_commit: str | None
+    """Of the last night that passed, when tonight did not."""
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Night:
+    """All that the page shows."""
+
+    night: str
+    host_class: str
+    state: State
+    exit: int
+    because: tuple[str, ...]
+    """What keeps a night from a PASS beside its scenarios' own words: controls first."""
+    counts: tuple[tuple[State, int], ...]
+    controls: tuple[Found, ...]
+    rows: tuple[Row, ...]
+    changes: tuple[Change, ...]
+    skipped: tuple[str, ...]
+    commit: str | None
+    dirty: bool
+    wall_s: float
+    nights_before: int
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Of all scenarios, in their order."""
+        return tuple(figure for row in self.rows for figure in row.figures)
+
+    @property
+    def moved(self) -> tuple[Figure, ...]:
+        """The strongest first."""
+        found = [figure for figure in self.figures if figure.moved]
+        return tuple(sorted(found, key=lambda figure: -figure.effect))
+
+
+def compare(
+    night: str,
+    host_class: str,
+    known: Sequence[tuple[str, Sequence[Trial]]],
+    controls: Sequence[Found],
+    skipped: Sequence[str] = (),
+    *,
+    interrupted: str | None = None,
+) -> Night:
+    """`known`: each scenario of the folder with its trials of tonight and the nights before, oldest first."""
+    rows = tuple(_row(scenario, night, trials, interrupted) for scenario, trials in known)
+    state, because = _standing(rows, controls, interrupted)
+    made = [row.trial for row in rows if row.trial is not None]
+    made += [found.trial for found in controls if found.trial is not None]
+    of_code = next((trial for trial in reversed(made) if trial.commit), None)
+    before = {trial.night for _, trials in known for trial in trials if trial.night != night}
+    return Night(
+        night=night,
+        host_class=host_class,
+        state=state,
+        exit=Exit.INTERRUPTED if interrupted else EXIT_CODES[state],
+        because=because,
+        counts=tuple(
+            (each, n)
+            for each in (State.FAIL, State.UNKNOWN, State.PASS)
+            if (n := sum(row.state is each for row in rows))
+        ),
+        controls=tuple(controls),
+        rows=rows,
+        changes=tuple(change for scenario, trials in known for change in _changes(scenario, night, trials)),
+        skipped=tuple(skipped),
+        commit=of_code.commit if of_code else None,
+        dirty=of_code.dirty if of_code else False,
+        wall_s=sum(trial.wall_s for trial in made),
+        nights_before=len(before),
+    )
+
+
+def _standing(rows: Sequence[Row], controls: Sequence[Found], interrupted: str | None) -> tuple[State, tuple[str, ...]]:
+    """FAIL > UNKNOWN > PASS. A control that was not seen makes the night UNKNOWN, and never hides a FAIL."""
+    because = [f"{found.control.name} was not seen: {found.text}" for found in controls if not found.seen]
+    if interrupted:
+        because.append(f"{interrupted} received: {sum(row.state is None for row in rows)} scenarios were not run")
+    if any(row.state is State.FAIL for row in rows):
+        return State.FAIL, tuple(because)
+    if because or any(row.state is not State.PASS for row in rows):
+        return State.UNKNOWN, tuple(because)
+    return State.PASS, ()
+
+
+def _nights(trials: Iterable[Trial]) -> dict[str, Trial]:
+    """The last trial of each night."""
+    return {trial.night: trial for trial in trials}
+
+
+def _row(scenario: str, night: str, trials: Sequence[Trial], interrupted: str | None) -> Row:
+    by_night = _nights(trials)
+    tonight = by_night.pop(night, None)
+    before = list(by_night.values())
+    last = before[-1] if before else None
+    last_night, last_state = (last.night, last.state) if last else (None, None)
+    if tonight is None:
+        text = f"not run: {interrupted} received" if interrupted else "not run"
+        return Row(scenario, None, text, None, 0, 0, last_night, last_state, None)
+    streak = 1
+    for trial in reversed(before):
+        if trial.state is not tonight.state:
+            break
+        streak += 1
+    green = next((trial.commit for trial in reversed(before) if trial.state is State.PASS), None)
+    return Row(
+        scenario,
+        tonight.state,
+        _why(tonight),
+        tonight,
+        sum(trial.night == night for trial in trials),
+        streak,
+        last_night,
+        last_state,
+        green if tonight.state is not State.PASS else None,
+        tuple(_figures(tonight, before)),
+    )
+
+
+def _why(trial: Trial) -> str:
+    """The worst required judges, or why there is no verdict."""
+    told = [
+        f"{one.name}: {one.text}" for one in trial.judges if one.required and one.state is trial.state is not State.PASS
+    ]
+    return "; ".join([*([trial.because] if trial.because else []), *told])
+
+
+def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Change]:
+    """Against the night before; a scenario without one has nothing to be compared with."""
+    by_night = _nights(trials)
+    tonight = by_night.pop(night, None)
+    if tonight is None or not by_night:
+        return
+    last = list(by_night.values())[-1]
+    if tonight.state is not last.state:
+        yield Change(scenario, None, last.state, tonight.state, _why(tonight))
+    words = {one.name: one for one in last.judges}
+    for one in tonight.judges:
+        before = words.get(one.name)
+        if before is None or before.state is not one.state:
+            yield Change(scenario, one.name, before.state if before else None, one.state, _word(one))
+
+
+def _word(one: Said) -> str:
+    return one.text if one.required else f"{one.text} (observed only)"
+
+
+def _figures(tonight: Trial, before: Sequence[Trial]) -> Iterable[Figure]:
+    past = [{each.metric: each.value for each in scalars(trial)} for trial in before[-MEDIAN_NIGHTS:]]
+    for each in scalars(tonight):
+        if not _shown(each):
+            continue
+        values = [known[each.metric] for known in past if each.metric in known]
+        median = statistics.median(values) if values else None
+        ratio = each.value / median if median is not None and median > 0 else None
+        last = past[-1].get(each.metric) if past else None
+        yield Figure(tonight.scenario, each.metric, each.unit, each.value, last, median, len(values), ratio)
+
+
+def _shown(scalar: Scalar) -> bool:
+    """On the page; trials.sqlite has them all."""
+    judge, _, figure = scalar.metric.rpartition(": ")
+    return figure in SHOWN_LATENCY if judge == "latency" else judge == "" or figure in SHOWN_FIGURES

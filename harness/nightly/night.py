@@ -1,0 +1,139 @@
+"""The story of a night: choose, run one by one, keep, compare with the nights before, write one page."""
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from assertions.verdict import State
+from harness.cli.exits import Refusal
+from harness.drive.stop import Stop, StopNow
+from harness.nightly import controls
+from harness.nightly.choose import Chosen, Job, choose
+from harness.nightly.compare import NIGHTS_READ, Night, compare
+from harness.nightly.make import make
+from harness.nightly.store import Store
+from harness.nightly.trial import Trial
+from harness.report.sanitise import one_line, terminal
+
+NIGHTS_FOLDER = "nights"
+DATABASE = "trials.sqlite"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed."""
+
+    folder: Path
+    runs_dir: Path
+    only_virtual: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    night: str | None = None
+    """YYYY-MM-DD; None: tonight."""
+
+    def __post_init__(self) -> None:
+        if self.night is not None:
+            try:
+                datetime.strptime(self.night, "%Y-%m-%d")  # noqa: DTZ007  a date, no moment
+            except ValueError:
+                raise ValueError(f"--night {self.night}: give the date on which it began, as 2026-11-28") from None
+
+
+def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
+    """The exit code: the fold of the scenarios and controls, 130 when it was interrupted. Raises Refusal before
+    anything is started."""
+    chosen = choose(asked.folder, asked.runs_dir, asked.allow_hosts, only_virtual=asked.only_virtual)
+    night, here = asked.night or tonight(datetime.now().astimezone()), host_class()
+    folder = asked.runs_dir / NIGHTS_FOLDER / night
+    jobs = (*controls.jobs(asked.runs_dir), *chosen.jobs)
+    with Store.open(asked.runs_dir / DATABASE) as store:
+        try:
+            (folder / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise Refusal(f"{folder} can't be made: {problem.strerror}") from None
+        say(f"night of {night}: {len(chosen.jobs)} scenarios and {len(jobs) - len(chosen.jobs)} controls on {here}")
+        with Stop() as stop:
+            try:
+                _run(jobs, night, here, folder / "logs", store, stop, say)
+            except StopNow:
+                stop.asked = stop.asked or "SIGINT"
+                say("stopped at once: the last trial was not kept")
+            made = _compared(night, here, chosen, store, stop.asked)
+    _tell(made, folder, environment, say)
+    return made.exit
+
+
+def _run(
+    jobs: tuple[Job, ...], night: str, here: str, logs: Path, store: Store, stop: Stop, say: Callable[[str], None]
+) -> None:
+    for number, job in enumerate(jobs, 1):
+        if stop.asked is not None:
+            say(f"{stop.asked} received: {len(jobs) - number + 1} trials are left out")
+            return
+        trial = make(job, night, here, logs / f"{job.scenario}.log", stop)
+        store.add(trial)
+        say(_line(number, len(jobs), trial))
+
+
+def _line(number: int, count: int, trial: Trial) -> str:
+    word, why = str(trial.state), trial.because
+    if trial.control:
+        found = controls.look(controls.of(trial.scenario), trial)
+        word, why = ("seen", f"as it has to be: {found.text}") if found.seen else ("NOT SEEN", found.text)
+    text = f"{number}/{count}  {word:<8}  {trial.scenario}  {trial.wall_s:.0f} s"
+    return terminal(text + (f"  {one_line(why, 200)}" if why else ""))
+
+
+def _compared(night: str, here: str, chosen: Chosen, store: Store, interrupted: str | None) -> Night:
+    def trials(scenario: str) -> tuple[Trial, ...]:
+        return store.trials(scenario, here, until=night, nights_max=NIGHTS_READ)
+
+    found = []
+    for control in controls.CONTROLS:
+        of_tonight = [trial for trial in trials(control.name) if trial.night == night]
+        found.append(controls.look(control, of_tonight[-1] if of_tonight else None))
+    known = [(job.scenario, trials(job.scenario)) for job in chosen.jobs]
+    return compare(night, here, known, found, chosen.skipped, interrupted=interrupted)
+
+
+def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    from harness.nightly import page
+    from harness.report.annotations import publish_summary
+
+    for why in made.because:
+        say(terminal(one_line(why)))
+    for change in made.changes:
+        if change.judge is None:
+            say(terminal(f"changed  {change.scenario}: {change.before} last night, {change.now} tonight"))
+    for row in made.rows:
+        if row.state is not State.PASS:
+            again = f", {row.streak} nights in a row" if row.streak > 1 else ""
+            say(terminal(one_line(f"{row.state or 'NOT RUN'}  {row.scenario}{again}: {row.text}")))
+    counts = ", ".join(f"{number} {word}" for word, number in made.counts) or "nothing was run"
+    say(f"{made.state}  night of {made.night}: {counts}; {page.lead(made)}  exit {made.exit}")
+    try:
+        say(f"see  {page.write(made, folder)[0]}")
+        publish_summary(page.markdown(made), environment)
+    except OSError as problem:
+        say(f"seatrial: the night's page could not be written: {problem}")
+
+
+def tonight(now: datetime) -> str:
+    """The date on which this night began: one night is from noon to noon, local time."""
+    return f"{now - timedelta(hours=12):%Y-%m-%d}"
+
+
+def host_class() -> str:
+    """Machines whose times may be compared: architecture, cores we may use, and processor."""
+    try:
+        words = [
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ]
+    except OSError:
+        words = []
+    cpu = words[0] if words else platform.processor() or "unknown"
+    return f"{platform.machine()}-{len(os.sched_getaffinity(0))}c {cpu}"

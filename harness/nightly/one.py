@@ -1,0 +1,31 @@
+"""`python -m harness.nightly.one OPTIONS RUNS_DIR [HOST:PORT...]`: one trial of a night, in a process of its own.
+
+Says one JSON line when the trial is judged; everything else that is printed goes into the night's log.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from harness.cli.exits import guarded
+from harness.cli.streams import steady
+from harness.options import RunOptions
+
+
+def main(argv: list[str]) -> int:
+    """Exit code as of `seatrial run`."""
+    return guarded(lambda: _run(argv), sys.stderr)
+
+
+def _run(argv: list[str]) -> int:
+    from harness.run import run
+
+    options = RunOptions.from_json(json.loads(argv[0]), runs_dir=Path(argv[1]), allow_hosts=tuple(argv[2:]))
+    with steady():
+        outcome = run(options)
+        print(json.dumps({"e": "judged", "run_dir": str(outcome.run_dir), "exit": int(outcome.exit)}))
+    return outcome.exit
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

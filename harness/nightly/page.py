@@ -1,0 +1,170 @@
+"""night.html and night.md, from one model: a number cannot differ between them (a test compares them)."""
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote
+
+from assertions.verdict import State
+from harness.nightly.compare import MEDIAN_NIGHTS, Figure, Night
+from harness.nightly.trial import Trial
+from harness.report import figures
+from harness.report.html import policy
+from harness.report.markdown import BYTES_MAX, MARKS
+from harness.report.sanitise import clean
+from harness.report.sanitise import markdown as safe
+
+SHORT = 12
+FIGURES_SHOWN = 60
+"""In Markdown; the page has them all."""
+
+
+def write(night: Night, folder: Path) -> tuple[Path, Path]:
+    """Each put in place whole. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / "night.html", folder / "night.md"
+    for path, text in zip(paths, (html(night, folder), markdown(night)), strict=True):
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
+        fresh.replace(path)
+    return paths
+
+
+def html(night: Night, folder: Path) -> str:
+    """One file that opens offline. `folder`: where it will lie, for its links to the trials' own reports."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def harmless(value: object) -> object:
+        return value if isinstance(value, Markup) else clean(value)
+
+    def link(trial: Trial) -> str | None:
+        if trial.run_dir is None:
+            return None
+        return quote(os.path.relpath(Path(trial.run_dir) / "report.html", folder.absolute()))
+
+    style = files("harness.report").joinpath("report.css").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined)
+    environment.filters |= {
+        "link": link,
+        "quantity": quantity,
+        "ratio": ratio,
+        "seconds": figures.seconds,
+        "short": short,
+    }
+    template = files("harness.nightly").joinpath("night.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(
+        n=night,
+        lead=lead(night),
+        median_nights=MEDIAN_NIGHTS,
+        missing=figures.MISSING,
+        policy=policy((), style),
+        style=Markup(style),  # noqa: S704  our own
+    )
+
+
+def markdown(night: Night) -> str:
+    """For a CI job's page, at most 200 kB."""
+    said = " · ".join(f"{number} {word}" for word, number in night.counts) or "no scenario was run"
+    parts = [
+        f"### {MARKS[night.state]} {night.state}: night of {safe(night.night)}",
+        f"**{said}**, exit {night.exit}",
+        *(f"**{safe(why)}**" for why in night.because),
+        safe(lead(night)),
+        f"host class {safe(night.host_class)} · commit {safe(short(night.commit))}{' (dirty)' if night.dirty else ''}"
+        f" · {night.nights_before} nights before · {figures.seconds(night.wall_s)}",
+    ]
+    if night.skipped:
+        parts.append(f"left out, not virtual: {safe(', '.join(night.skipped))}")
+    if night.changes:
+        rows = [(c.scenario, c.judge or "as a whole", _mark(c.before), _mark(c.now), c.text) for c in night.changes]
+        parts += ["#### Changed since last night", _table(("scenario", "judge", "last", "tonight", "says"), rows)]
+    if night.moved:
+        parts += ["#### Figures that moved", _figures(night.moved)]
+    parts += [
+        "#### Scenarios",
+        _table(
+            ("scenario", "tonight", "nights in a row", "last", "why"),
+            [
+                (row.scenario, _mark(row.state), row.streak or figures.MISSING, _mark(row.last_state), row.text)
+                for row in night.rows
+            ],
+        ),
+        "#### Positive controls",
+        _table(
+            ("control", "planted", "seen", "said"),
+            [(f.control.name, f.control.planted, "seen" if f.seen else "not seen", f.text) for f in night.controls],
+        ),
+    ]
+    if night.figures:
+        body = _figures(night.figures)
+        parts.append(f"<details><summary>{len(night.figures)} figures</summary>\n\n{body}\n\n</details>")
+    return _bounded(parts)
+
+
+def lead(night: Night) -> str:
+    """The night in one sentence."""
+    awake = sum(found.seen for found in night.controls)
+    changed = sum(change.judge is None for change in night.changes)
+    compared = (
+        f"{changed} of {len(night.rows)} scenarios say another word than the night before, "
+        f"{len(night.moved)} of {len(night.figures)} figures moved"
+        if night.nights_before
+        else "the first night of this host class, so nothing to compare with"
+    )
+    return f"{compared}; {awake} of {len(night.controls)} planted faults were seen."
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """A figure in its unit; a growth per hour in that of what grows."""
+    if unit == "bytes/h":
+        return figures.MISSING if value is None else f"{figures.size(value)}/h"
+    return figures.quantity(value, unit)
+
+
+def ratio(value: float | None) -> str:
+    """`1.21`: tonight / median."""
+    return figures.MISSING if value is None else f"{value:.3g}"
+
+
+def short(commit: str | None) -> str:
+    """Enough of it to find it."""
+    return commit[:SHORT] if commit else "not recorded"
+
+
+def _figures(rows: Sequence[Figure]) -> str:
+    shown = [
+        (
+            row.scenario,
+            row.metric,
+            quantity(row.tonight, row.unit),
+            quantity(row.last, row.unit),
+            quantity(row.median, row.unit),
+            row.nights,
+            ratio(row.ratio),
+        )
+        for row in rows[:FIGURES_SHOWN]
+    ]
+    more = f"\n\nand {len(rows) - FIGURES_SHOWN} more in night.html" if len(rows) > FIGURES_SHOWN else ""
+    return _table(("scenario", "figure", "tonight", "last", "median", "of nights", "ratio"), shown) + more
+
+
+def _mark(state: State | None) -> str:
+    return figures.MISSING if state is None else f"{MARKS[state]} {str(state).replace('_', ' ')}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *([safe(cell) or figures.MISSING for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _bounded(parts: Sequence[str]) -> str:
+    """Whole parts, as many as fit."""
+    kept, left = "", BYTES_MAX - 200
+    for part in parts:
+        size = len(part.encode("utf-8", "backslashreplace")) + 2
+        if size > left:
+            return f"{kept}The rest is too long for this page: see night.html.\n"
+        kept, left = f"{kept}{part}\n\n", left - size
+    return kept

@@ -1,0 +1,165 @@
+"""trials.sqlite: every trial of every night, appended one by one, so that a killed night keeps what was done."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+from assertions.verdict import Level, State
+from harness.cli.exits import Refusal
+from harness.nightly.trial import Said, Scalar, Trial, scalars
+
+VERSION = 1
+TABLES = (
+    """CREATE TABLE trial (
+        id INTEGER PRIMARY KEY, night TEXT, scenario TEXT, control INTEGER, host_class TEXT, started TEXT, state TEXT,
+        exit INTEGER, wall_s REAL, because TEXT, run_id TEXT, run_dir TEXT, "commit" TEXT, dirty INTEGER, seed INTEGER,
+        drive TEXT, means TEXT, replay TEXT)""",
+    """CREATE TABLE judge (
+        trial INTEGER REFERENCES trial, name TEXT, level TEXT, state TEXT, text TEXT, "limit" TEXT, observed TEXT,
+        figures TEXT)""",
+    "CREATE TABLE scalar (trial INTEGER REFERENCES trial, metric TEXT, value REAL, unit TEXT)",
+    "CREATE INDEX trial_scenario ON trial (scenario, host_class, night)",
+    "CREATE INDEX judge_trial ON judge (trial)",
+    "CREATE INDEX scalar_trial ON scalar (trial)",
+    "CREATE INDEX scalar_metric ON scalar (metric)",
+)
+BUSY_S = 30.0
+"""Two nights at once take turns."""
+
+
+class Store:
+    """Open until `close`, or until the end of `with`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Made when it is not there. Raises Refusal for a file that is none of ours."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=BUSY_S)
+        except (OSError, sqlite3.OperationalError) as problem:
+            raise Refusal(f"{path} can't be opened: {problem}") from None
+        try:
+            _prepare(connection, path)
+        except sqlite3.DatabaseError as problem:
+            connection.close()
+            raise Refusal(f"{path}: {problem}; give another --runs-dir, or move it away") from None
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection)
+
+    def add(self, trial: Trial) -> None:
+        """Whole or not at all."""
+        row = (
+            trial.night,
+            trial.scenario,
+            int(trial.control),
+            trial.host_class,
+            trial.started,
+            str(trial.state),
+            trial.exit,
+            trial.wall_s,
+            trial.because,
+            trial.run_id,
+            trial.run_dir,
+            trial.commit,
+            int(trial.dirty),
+            trial.seed,
+            trial.drive,
+            trial.means,
+            trial.replay,
+        )
+        with self._connection as writing:
+            holes = ",".join("?" * len(row))
+            identity = writing.execute(f"INSERT INTO trial VALUES (NULL,{holes})", row).lastrowid  # noqa: S608
+            writing.executemany(
+                "INSERT INTO judge VALUES (?,?,?,?,?,?,?,?)", [(identity, *_judge_row(one)) for one in trial.judges]
+            )
+            writing.executemany(
+                "INSERT INTO scalar VALUES (?,?,?,?)",
+                [(identity, each.metric, each.value, each.unit) for each in scalars(trial)],
+            )
+
+    def trials(self, scenario: str, host_class: str, *, until: str, nights_max: int) -> tuple[Trial, ...]:
+        """Of the last nights up to and with `until`, oldest first."""
+        sql = """SELECT * FROM trial WHERE scenario = ?1 AND host_class = ?2 AND night <= ?3 AND night IN
+            (SELECT DISTINCT night FROM trial WHERE scenario = ?1 AND host_class = ?2 AND night <= ?3
+             ORDER BY night DESC LIMIT ?4) ORDER BY night, id"""
+        found = self._connection.execute(sql, (scenario, host_class, until, nights_max)).fetchall()
+        return tuple(self._trial(row) for row in found)
+
+    def scalars(self, trial_id: int) -> tuple[Scalar, ...]:
+        """As they were written."""
+        found = self._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = ?", (trial_id,))
+        return tuple(Scalar(*row) for row in found)
+
+    def _trial(self, row: tuple[object, ...]) -> Trial:
+        identity, night, scenario, control, host_class, started, state, code, wall_s, *rest = row
+        because, run_id, run_dir, commit, dirty, seed, drive, means, replay = rest
+        judges = self._connection.execute(
+            'SELECT name, level, state, text, "limit", observed, figures FROM judge WHERE trial = ?', (identity,)
+        ).fetchall()
+        return Trial(
+            night=str(night),
+            scenario=str(scenario),
+            control=bool(control),
+            host_class=str(host_class),
+            started=str(started),
+            state=State(str(state)),
+            exit=int(str(code)),
+            wall_s=float(str(wall_s)),
+            because=_text(because),
+            run_id=_text(run_id),
+            run_dir=_text(run_dir),
+            commit=_text(commit),
+            dirty=bool(dirty),
+            seed=None if seed is None else int(str(seed)),
+            drive=_text(drive),
+            means=str(means),
+            replay=_text(replay),
+            judges=tuple(
+                Said(name, Level(level), State(state), text, limit, observed, json.loads(figures))
+                for name, level, state, text, limit, observed, figures in judges
+            ),
+        )
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("BEGIN IMMEDIATE")  # two nights that start together make the tables once
+        version = cursor.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0 and not cursor.execute("SELECT 1 FROM sqlite_master").fetchone():
+            for statement in TABLES:
+                cursor.execute(statement)
+            cursor.execute(f"PRAGMA user_version = {VERSION}")
+            version = VERSION
+        connection.commit()
+    if version != VERSION:
+        raise Refusal(
+            f"{path} is of version {version}, this seatrial writes version {VERSION}: give another --runs-dir"
+        )
+
+
+def _judge_row(one: Said) -> tuple[str | None, ...]:
+    figures = json.dumps({name: float(value) for name, value in one.figures.items()})
+    return one.name, str(one.level), str(one.state), one.text, one.limit, one.observed, figures
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,95 @@
+"""What is kept of one trial of one night."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from assertions.verdict import Level, State
+from scenarios.metrics import Unit, find
+
+UNITS: Mapping[Unit, str] = {
+    Unit.SECONDS: "s",
+    Unit.SHARE: "share",
+    Unit.PER_SECOND: "/s",
+    Unit.BYTES: "bytes",
+    Unit.BYTES_PER_HOUR: "bytes/h",
+    Unit.COUNT_PER_HOUR: "/h",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """One judge's word, as in verdict.json."""
+
+    name: str
+    level: Level
+    state: State
+    text: str
+    """Its summary, or why it could not decide."""
+    limit: str | None = None
+    observed: str | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def required(self) -> bool:
+        return self.level is Level.REQUIRED
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row of trials.sqlite with its judges. `exit` is that of its process, minus the signal that killed it."""
+
+    night: str
+    scenario: str
+    control: bool
+    host_class: str
+    started: str
+    """UTC, ISO 8601."""
+    state: State
+    exit: int
+    wall_s: float
+    because: str | None = None
+    """Why there is no verdict; the state is then UNKNOWN."""
+    run_id: str | None = None
+    run_dir: str | None = None
+    commit: str | None = None
+    dirty: bool = False
+    seed: int | None = None
+    drive: str | None = None
+    means: str = ""
+    replay: str | None = None
+    judges: tuple[Said, ...] = ()
+
+    def said(self, name: str) -> Said | None:
+        """The word of the judge of this name."""
+        return next((one for one in self.judges if one.name == name), None)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One number to compare over nights."""
+
+    metric: str
+    value: float
+    unit: str | None
+
+
+def scalars(trial: Trial) -> Iterator[Scalar]:
+    """Every number of a trial, under a name that stays the same from night to night."""
+    yield Scalar("wall_s", trial.wall_s, "s")
+    for one in trial.judges:
+        for name, value in one.figures.items():
+            yield Scalar(f"{one.name}: {name}", float(value), _unit(one.name, name))
+
+
+def _unit(judge: str, figure: str) -> str | None:
+    """From the figure's own name, or that of the metric which its check is about."""
+    if figure.endswith("_s"):
+        return "s"
+    if figure.endswith("_bytes") or figure.startswith("rss_per_"):
+        return "bytes"
+    if figure == "share" or figure.endswith("_share"):
+        return "share"
+    if figure in ("value", "per_hour"):
+        known = find(judge.split()[0])
+        return UNITS[known[0].unit] if known else None
+    return None
