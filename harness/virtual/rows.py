@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from assertions.schema import columns
 from faults import FaultState, Fire
 from harness.load.itl import Window
 from harness.record.recorder import Recorder
@@ -9,6 +10,7 @@ from runtime.core.env import Event
 from runtime.guard.audit import AuditRow
 
 _BATCH = 4000
+_HIST = columns("hist")
 SECOND = 1_000_000_000
 
 Values = tuple[int | float | str | None, ...]
@@ -80,5 +82,4 @@ class Rows:
     def turn_gaps(self, now_ns: int, *, cut: bool = False) -> None:
         """Write the histogram of a window of gaps that is over, or ends now."""
         for row in self.gaps.turn(now_ns, cut):
-            row.pop("e")
-            self._recorder.put("hist", **row)
+            self.put("hist", tuple(row[name] for name in _HIST))  # type: ignore[misc]
