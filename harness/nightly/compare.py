@@ -16,9 +16,12 @@ from harness.cli.exits import Exit
 from harness.nightly.controls import Found
 from harness.nightly.trial import Said, Scalar, Trial, scalars
 
+COMMIT_DIGITS = 12
 MEDIAN_NIGHTS = 14
 MOVED_RATIO = 1.1
 """A figure that is so much more or less than its median is told as moved."""
+WALL_RATIO = 1.5
+"""The same for the time that a trial took: much of it is the machine's mood."""
 NIGHTS_READ = 60
 """Further back no streak is followed."""
 SHOWN_LATENCY = ("trial.ttft_p50_s", "trial.ttft_p99_s", "trial.e2e_p50_s", "trial.e2e_p99_s")
@@ -47,7 +50,8 @@ class Figure:
             return False
         if self.ratio is None:
             return self.tonight != self.median
-        return self.ratio <= 0 or not 1 / MOVED_RATIO <= self.ratio <= MOVED_RATIO
+        bound = WALL_RATIO if self.metric == "wall_s" else MOVED_RATIO
+        return not 1 / bound <= self.ratio <= bound
 
     @property
     def effect(self) -> float:
@@ -63,8 +67,8 @@ class Change:
     judge: str | None
     """None: the scenario as a whole."""
     before: State | None
-    """None: it was not there."""
-    now: State
+    now: State | None
+    """None: it was not there that night."""
     text: str
 
 
@@ -103,8 +107,10 @@ class Night:
     rows: tuple[Row, ...]
     changes: tuple[Change, ...]
     skipped: tuple[str, ...]
-    commit: str | None
-    dirty: bool
+    gone: tuple[str, ...]
+    """Names of scenarios that ran in the night before and are not in the folder."""
+    commits: tuple[str, ...]
+    """Of the trials of tonight: more than one when somebody committed meanwhile."""
     wall_s: float
     nights_before: int
 
@@ -126,6 +132,7 @@ def compare(
     known: Sequence[tuple[str, Sequence[Trial]]],
     controls: Sequence[Found],
     skipped: Sequence[str] = (),
+    gone: Sequence[str] = (),
     *,
     interrupted: str | None = None,
 ) -> Night:
@@ -134,7 +141,6 @@ def compare(
     state, because = _standing(rows, controls, interrupted)
     made = [row.trial for row in rows if row.trial is not None]
     made += [found.trial for found in controls if found.trial is not None]
-    of_code = next((trial for trial in reversed(made) if trial.commit), None)
     before = {trial.night for _, trials in known for trial in trials if trial.night != night}
     return Night(
         night=night,
@@ -151,8 +157,8 @@ def compare(
         rows=rows,
         changes=tuple(change for scenario, trials in known for change in _changes(scenario, night, trials)),
         skipped=tuple(skipped),
-        commit=of_code.commit if of_code else None,
-        dirty=of_code.dirty if of_code else False,
+        gone=tuple(gone),
+        commits=tuple(dict.fromkeys(words for trial in made if (words := _commit(trial)))),
         wall_s=sum(trial.wall_s for trial in made),
         nights_before=len(before),
     )
@@ -168,6 +174,10 @@ def _standing(rows: Sequence[Row], controls: Sequence[Found], interrupted: str |
     if because or any(row.state is not State.PASS for row in rows):
         return State.UNKNOWN, tuple(because)
     return State.PASS, ()
+
+
+def _commit(trial: Trial) -> str | None:
+    return None if trial.commit is None else trial.commit[:COMMIT_DIGITS] + (" (dirty)" if trial.dirty else "")
 
 
 def _nights(trials: Iterable[Trial]) -> dict[str, Trial]:
@@ -226,6 +236,8 @@ def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Cha
         before = words.get(one.name)
         if before is None or before.state is not one.state:
             yield Change(scenario, one.name, before.state if before else None, one.state, _word(one))
+    for name in [name for name in words if tonight.judges and tonight.said(name) is None]:
+        yield Change(scenario, name, words[name].state, None, "this judge is no longer there")
 
 
 def _word(one: Said) -> str:

@@ -95,7 +95,9 @@ def _compared(night: str, here: str, chosen: Chosen, store: Store, interrupted: 
         of_tonight = [trial for trial in trials(control.name) if trial.night == night]
         found.append(controls.look(control, of_tonight[-1] if of_tonight else None))
     known = [(job.scenario, trials(job.scenario)) for job in chosen.jobs]
-    return compare(night, here, known, found, chosen.skipped, interrupted=interrupted)
+    here_tonight = {job.scenario for job in chosen.jobs} | set(chosen.skipped)
+    gone = [name for name in store.night_before(here, night) if name not in here_tonight]
+    return compare(night, here, known, found, chosen.skipped, gone, interrupted=interrupted)
 
 
 def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from assertions.verdict import State
-from harness.nightly.compare import MEDIAN_NIGHTS, Figure, Night
+from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, Figure, Night
 from harness.nightly.trial import Trial
 from harness.report import figures
 from harness.report.html import policy
@@ -15,7 +15,6 @@ from harness.report.markdown import BYTES_MAX, MARKS
 from harness.report.sanitise import clean
 from harness.report.sanitise import markdown as safe
 
-SHORT = 12
 FIGURES_SHOWN = 60
 """In Markdown; the page has them all."""
 
@@ -47,6 +46,7 @@ def html(night: Night, folder: Path) -> str:
     style = files("harness.report").joinpath("report.css").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined)
     environment.filters |= {
+        "commits": commits,
         "link": link,
         "quantity": quantity,
         "ratio": ratio,
@@ -72,11 +72,13 @@ def markdown(night: Night) -> str:
         f"**{said}**, exit {night.exit}",
         *(f"**{safe(why)}**" for why in night.because),
         safe(lead(night)),
-        f"host class {safe(night.host_class)} · commit {safe(short(night.commit))}{' (dirty)' if night.dirty else ''}"
+        f"host class {safe(night.host_class)} · commit {safe(commits(night))}"
         f" · {night.nights_before} nights before · {figures.seconds(night.wall_s)}",
     ]
     if night.skipped:
         parts.append(f"left out, not virtual: {safe(', '.join(night.skipped))}")
+    if night.gone:
+        parts.append(f"ran the night before, not here tonight: {safe(', '.join(night.gone))}")
     if night.changes:
         rows = [(c.scenario, c.judge or "as a whole", _mark(c.before), _mark(c.now), c.text) for c in night.changes]
         parts += ["#### Changed since last night", _table(("scenario", "judge", "last", "tonight", "says"), rows)]
@@ -128,9 +130,14 @@ def ratio(value: float | None) -> str:
     return figures.MISSING if value is None else f"{value:.3g}"
 
 
+def commits(night: Night) -> str:
+    """What was on trial."""
+    return ", ".join(night.commits) or "not recorded"
+
+
 def short(commit: str | None) -> str:
     """Enough of it to find it."""
-    return commit[:SHORT] if commit else "not recorded"
+    return commit[:COMMIT_DIGITS] if commit else "not recorded"
 
 
 def _figures(rows: Sequence[Figure]) -> str:

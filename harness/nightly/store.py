@@ -93,6 +93,12 @@ class Store:
         found = self._connection.execute(sql, (scenario, host_class, until, nights_max)).fetchall()
         return tuple(self._trial(row) for row in found)
 
+    def night_before(self, host_class: str, night: str) -> tuple[str, ...]:
+        """Names of the scenarios of the last night before this one, without controls."""
+        sql = """SELECT DISTINCT scenario FROM trial WHERE host_class = ?1 AND NOT control AND night =
+            (SELECT max(night) FROM trial WHERE host_class = ?1 AND NOT control AND night < ?2) ORDER BY scenario"""
+        return tuple(name for (name,) in self._connection.execute(sql, (host_class, night)))
+
     def scalars(self, trial_id: int) -> tuple[Scalar, ...]:
         """As they were written."""
         found = self._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = ?", (trial_id,))
