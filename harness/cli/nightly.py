@@ -1,6 +1,7 @@
 """`seatrial nightly`: what was typed, checked, and handed to the night."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from harness.cli.exits import Refusal
@@ -14,4 +15,4 @@ def run_night(
         asked = Asked(folder, runs_dir, only_virtual, allow_hosts, night)
     except ValueError as problem:
         raise Refusal(str(problem)) from None
-    return nightly(asked, os.environ)
+    return nightly(asked, os.environ, partial(print, flush=True))  # a log that is followed over hours
