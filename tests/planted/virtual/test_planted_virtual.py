@@ -3,11 +3,13 @@
 The clean runtime passes the same scenarios, so it is the bug that is found and not the scenario.
 """
 
+import re
+
 import pytest
 
+from tests.planted.virtual import sweep, table
 from tests.planted.virtual.bugs import BUGS, Bug
 from tests.planted.virtual.bugs.m10_published_at_allocation import plant as publish_early
-from tests.planted.virtual.sweep import sweep
 from tests.planted.virtual.trial import NAMES, planted, run
 
 WANTED = {"M1", "M2", "M3", "M7", "M8", "M10", "M11", "M16", "M18"}
@@ -74,16 +76,24 @@ def test_publishing_before_the_launch_is_stopped_by_the_engine_itself_where_it_i
 def test_a_sweep_tells_the_seed_and_the_judge_of_a_run_that_failed() -> None:
     bug = next(bug for bug in BUGS if bug.id == "M7")
     with planted(bug):
-        (odd,) = sweep([3], [bug.scenario])
+        (odd,) = sweep.sweep([3], [bug.scenario])
     assert odd is not None
     assert (odd.scenario, odd.seed, odd.state) == ("shared", 3, "FAIL")
     assert "invariants" in odd.failed and any(words.startswith("invariants: ") for words in odd.words)
 
 
-def test_few_clean_seeds_make_no_judge_cry() -> None:
-    assert [odd for odd in sweep(range(100, 103)) if odd is not None] == []
+def test_few_clean_seeds_make_no_judge_cry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep.main(["--first", "100", "--seeds", "3"]) == 0, capsys.readouterr().out
+    assert re.fullmatch(r"9 of 9 clean runs in \d+ s: 0 with a FAIL, 0 not PASS\n", capsys.readouterr().out)
 
 
 @pytest.mark.slow
 def test_many_clean_seeds_make_no_judge_cry() -> None:
-    assert [odd for odd in sweep(range(200)) if odd is not None] == []
+    assert [odd for odd in sweep.sweep(range(200)) if odd is not None] == []
+
+
+@pytest.mark.slow
+def test_the_table_has_a_line_for_each_bug_and_misses_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert table.main() == 0, capsys.readouterr().out
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert told == [bug.id for bug in BUGS] + ["M9", "M13"]
