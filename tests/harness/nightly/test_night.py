@@ -111,7 +111,7 @@ def test_an_interrupted_night_judges_what_runs_and_a_killed_one_keeps_what_was_d
                 break
         before = states(tmp_path)
         if sent is signal.SIGTERM:
-            _until(lambda: any((tmp_path / "runs").glob("*/run.sqlite-wal")))
+            _until(process, lambda: any((tmp_path / "runs").glob("*/run.sqlite-wal")))
         process.send_signal(sent)
         process.communicate(timeout=60)
         assert process.returncode == code
@@ -120,8 +120,10 @@ def test_an_interrupted_night_judges_what_runs_and_a_killed_one_keeps_what_was_d
     assert "not run: SIGTERM received" in (tmp_path / "runs" / "nights" / "2026-11-28" / "night.html").read_text()
 
 
-def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+def _until(process: "subprocess.Popen[str]", true: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that a live process does; at once a failure when it ends instead."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
-        time.sleep(0.05)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"it ended with {process.wait(0.05)}")
