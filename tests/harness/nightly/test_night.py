@@ -111,7 +111,7 @@ def test_an_interrupted_night_judges_what_runs_and_a_killed_one_keeps_what_was_d
                 break
         before = states(tmp_path)
         if sent is signal.SIGTERM:
-            _until(process, lambda: any((tmp_path / "runs").glob("*/run.sqlite-wal")))
+            _until(process, lambda: len(list((tmp_path / "runs").glob("2*/run.sqlite"))) == 2)
         process.send_signal(sent)
         process.communicate(timeout=60)
         assert process.returncode == code
