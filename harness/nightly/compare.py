@@ -20,12 +20,24 @@ COMMIT_DIGITS = 12
 MEDIAN_NIGHTS = 14
 MOVED_RATIO = 1.1
 """A figure that is so much more or less than its median is told as moved."""
-WALL_RATIO = 1.5
-"""The same for the time that a trial took: much of it is the machine's mood."""
+MOVED_RATIOS = {"wall_s": 1.5, "per_hour": 2.0, "rss_per_1000_completions": 2.0, "rss_per_1000_cancels": 2.0}
+"""The same for figures in which much is the machine's mood."""
+MOVED_SHARE = 0.02
+"""Shares may be about 0, where a ratio says nothing: so much more or less of them is told as moved."""
+TREND_NIGHTS = 30
 NIGHTS_READ = 60
 """Further back no streak is followed."""
 SHOWN_LATENCY = ("trial.ttft_p50_s", "trial.ttft_p99_s", "trial.e2e_p50_s", "trial.e2e_p99_s")
-SHOWN_FIGURES = ("value", "share", "per_hour", "excess", "rss_per_1000_completions", "rss_per_1000_cancels")
+SHOWN_FIGURES = (
+    "value",
+    "share",
+    "per_hour",
+    "excess",
+    "recovery_max_s",
+    "rss_per_1000_completions",
+    "rss_per_1000_cancels",
+)
+WORST_FIRST = (State.FAIL, State.UNKNOWN, None, State.PASS)
 
 
 @dataclass(frozen=True)
@@ -39,24 +51,32 @@ class Figure:
     last: float | None
     median: float | None
     nights: int
-    """So many nights before tonight have it."""
+    """So many of those 14 have it."""
     ratio: float | None
-    """tonight / median; None without nights before, and where the median is 0 or below."""
+    """tonight / median; None without nights before, and unless both are above 0."""
+    past: tuple[float, ...]
+    """Up to 30 nights before tonight, oldest first."""
 
     @property
     def moved(self) -> bool:
         """Told even where no limit is broken."""
         if self.median is None:
             return False
+        if self.unit == "share":
+            return abs(self.tonight - self.median) >= MOVED_SHARE
+        figure = self.metric.rpartition(": ")[2]
         if self.ratio is None:
-            return self.tonight != self.median
-        bound = WALL_RATIO if self.metric == "wall_s" else MOVED_RATIO
+            # About 0 a slope is noise with a sign; of anything else something came from nothing, or is gone.
+            return self.tonight != self.median and figure not in MOVED_RATIOS
+        bound = MOVED_RATIOS.get(figure, MOVED_RATIO)
         return not 1 / bound <= self.ratio <= bound
 
     @property
     def effect(self) -> float:
         """For ranking: how many times more or less; what came from nothing is first."""
-        return float("inf") if not self.ratio or self.ratio < 0 else max(self.ratio, 1 / self.ratio)
+        if self.unit == "share" and self.median is not None:
+            return 1 + abs(self.tonight - self.median)
+        return float("inf") if self.ratio is None else max(self.ratio, 1 / self.ratio)
 
 
 @dataclass(frozen=True)
@@ -105,6 +125,7 @@ class Night:
     counts: tuple[tuple[State, int], ...]
     controls: tuple[Found, ...]
     rows: tuple[Row, ...]
+    """The worst first, then as the folder has them."""
     changes: tuple[Change, ...]
     skipped: tuple[str, ...]
     gone: tuple[str, ...]
@@ -137,7 +158,8 @@ def compare(
     interrupted: str | None = None,
 ) -> Night:
     """`known`: each scenario of the folder with its trials of tonight and the nights before, oldest first."""
-    rows = tuple(_row(scenario, night, trials, interrupted) for scenario, trials in known)
+    found = [_row(scenario, night, trials, interrupted) for scenario, trials in known]
+    rows = tuple(sorted(found, key=lambda row: WORST_FIRST.index(row.state)))
     state, because = _standing(rows, controls, interrupted)
     made = [row.trial for row in rows if row.trial is not None]
     made += [found.trial for found in controls if found.trial is not None]
@@ -245,15 +267,16 @@ def _word(one: Said) -> str:
 
 
 def _figures(tonight: Trial, before: Sequence[Trial]) -> Iterable[Figure]:
-    past = [{each.metric: each.value for each in scalars(trial)} for trial in before[-MEDIAN_NIGHTS:]]
+    past = [{each.metric: each.value for each in scalars(trial)} for trial in before[-TREND_NIGHTS:]]
     for each in scalars(tonight):
         if not _shown(each):
             continue
-        values = [known[each.metric] for known in past if each.metric in known]
-        median = statistics.median(values) if values else None
-        ratio = each.value / median if median is not None and median > 0 else None
+        trend = tuple(known[each.metric] for known in past if each.metric in known)
+        recent = [known[each.metric] for known in past[-MEDIAN_NIGHTS:] if each.metric in known]
+        median = statistics.median(recent) if recent else None
+        ratio = each.value / median if median is not None and median > 0 and each.value > 0 else None
         last = past[-1].get(each.metric) if past else None
-        yield Figure(tonight.scenario, each.metric, each.unit, each.value, last, median, len(values), ratio)
+        yield Figure(tonight.scenario, each.metric, each.unit, each.value, last, median, len(recent), ratio, trend)
 
 
 def _shown(scalar: Scalar) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from assertions.verdict import State
-from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, Figure, Night
+from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, TREND_NIGHTS, Figure, Night
 from harness.nightly.trial import Trial
 from harness.report import figures
 from harness.report.html import policy
@@ -15,6 +15,7 @@ from harness.report.markdown import BYTES_MAX, MARKS
 from harness.report.sanitise import clean
 from harness.report.sanitise import markdown as safe
 
+TREND_WIDTH, TREND_HEIGHT = 110, 22
 FIGURES_SHOWN = 60
 """In Markdown; the page has them all."""
 
@@ -52,12 +53,14 @@ def html(night: Night, folder: Path) -> str:
         "ratio": ratio,
         "seconds": figures.seconds,
         "short": short,
+        "trend": lambda figure: Markup(trend(figure)),  # noqa: S704  nothing but numbers
     }
     template = files("harness.nightly").joinpath("night.html.j2").read_text(encoding="utf-8")
     return environment.from_string(template).render(
         n=night,
         lead=lead(night),
         median_nights=MEDIAN_NIGHTS,
+        trend_nights=TREND_NIGHTS,
         missing=figures.MISSING,
         policy=policy((), style),
         style=Markup(style),  # noqa: S704  our own
@@ -133,6 +136,23 @@ def ratio(value: float | None) -> str:
 def commits(night: Night) -> str:
     """What was on trial."""
     return ", ".join(night.commits) or "not recorded"
+
+
+def trend(figure: Figure) -> str:
+    """The nights before as a line, tonight as a dot; nothing for a first night."""
+    values = (*figure.past, figure.tonight)
+    if len(values) < 2:
+        return ""
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    step = (TREND_WIDTH - 6) / (len(values) - 1)
+    spots = [(3 + n * step, 3 + (TREND_HEIGHT - 6) * (1 - (value - low) / span)) for n, value in enumerate(values)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+    x, y = spots[-1]
+    return (
+        f'<svg width="{TREND_WIDTH}" height="{TREND_HEIGHT}" role="img" aria-label="{len(values)} nights">'
+        f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.2" opacity="0.6"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="currentColor"/></svg>'
+    )
 
 
 def short(commit: str | None) -> str:

@@ -97,6 +97,26 @@ def test_a_wall_time_may_differ_by_half_before_it_is_news() -> None:
     assert night_of([trial("2026-11-27", wall_s=10), trial(TONIGHT, wall_s=16)]).moved
 
 
+def test_a_slope_about_0_is_never_news_and_a_share_by_its_difference() -> None:
+    def both(night: str, per_hour: float, share: float) -> Trial:
+        leak = said("leak.rss_anon", figures={"per_hour": per_hour})
+        return trial(night, PASS, leak, said("drift.ttft.p99 < 10%", figures={"share": share}))
+
+    assert night_of([both("2026-11-27", 100.0, 0.001), both(TONIGHT, -300.0, -0.004)]).moved == ()
+    moved = night_of([both("2026-11-27", 100.0, 0.001), both(TONIGHT, 300.0, 0.05)]).moved
+    assert [each.metric for each in moved] == ["leak.rss_anon: per_hour", "drift.ttft.p99 < 10%: share"]
+
+
+def test_the_trend_is_of_thirty_nights_oldest_first() -> None:
+    past = [p99(f"2026-10-{n:02d}", float(n)) for n in range(1, 32)] + [p99("2026-11-01", 99.0)]
+    assert figure(night_of([*past, p99(TONIGHT, 1.0)]), "ttft.p99 < 1s: value").past == (*range(3, 32), 99.0)
+
+
+def test_the_worst_scenarios_come_first() -> None:
+    night = night_of(*[[trial(TONIGHT, state, scenario=f"s{n}")] for n, state in enumerate((PASS, UNKNOWN, FAIL))])
+    assert [row.scenario for row in night.rows] == ["s2", "s1", "s0"]
+
+
 def test_of_several_trials_in_one_night_the_last_counts() -> None:
     row = night_of((trial("2026-11-27", FAIL), trial(TONIGHT, FAIL), trial(TONIGHT, PASS))).rows[0]
     assert (row.state, row.trials, row.streak) == (PASS, 2, 1)
@@ -123,8 +143,8 @@ def test_an_interrupted_night_exits_130_and_names_what_was_left_out() -> None:
     night = compare(TONIGHT, HOST, [("chat", nights(PASS)), ("flood", ())], awake(), interrupted="SIGINT")
     assert night.exit == 130
     assert night.state is UNKNOWN
-    assert [row.state for row in night.rows] == [PASS, None]
-    assert night.rows[1].text == "not run: SIGINT received"
+    assert [row.state for row in night.rows] == [None, PASS]
+    assert night.rows[0].text == "not run: SIGINT received"
 
 
 def test_a_trial_without_a_verdict_tells_why() -> None:

@@ -2,6 +2,7 @@
 
 import html as entities
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ def test_the_page_loads_nothing_and_runs_no_script() -> None:
     text = page.html(a_night(), FOLDER)
     assert "default-src 'none'; script-src 'none'; style-src 'sha256-" in entities.unescape(text)
     assert not re.search(r'(src|href)="(?!\.\./|#)', text)
+
+
+def test_a_trend_is_drawn_once_there_is_a_night_before() -> None:
+    first, second = a_night().figures[0], replace(a_night().figures[0], past=())
+    assert page.html(a_night(), FOLDER).count("<svg") == len(a_night().figures) + len(a_night().moved)
+    assert "2 nights" in page.trend(first)
+    assert page.trend(second) == ""
 
 
 def test_a_trial_links_to_its_own_report() -> None:
