@@ -80,7 +80,10 @@ class Leap:
             return 0
         if engine._scheduler.waiting and len(running) < limits.seqs_max:
             return 0
-        if len(running) > limits.token_budget or any(one.remaining != 1 or one.submit.stop_tokens for one in running):
+        if len(running) > limits.token_budget or any(one.submit.stop_tokens for one in running):
+            return 0
+        # A prompt with one token left also has 1 remaining, but its first answer is an event of its own.
+        if any(one.remaining != 1 or one.first_ns is None for one in running):
             return 0
         if any(one.submit.model_key for one in running):
             return 0
