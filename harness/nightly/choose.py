@@ -10,6 +10,8 @@ from scenarios.problems import ScenarioProblems
 
 RESERVED = "planted-"
 """Names of our own controls begin so."""
+ROOM_S = 1800.0
+"""Beside a trial's own longest time: start, reference, verdict, a slow machine."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Job:
     """Its name, by which nights are compared."""
     options: RunOptions
     control: bool = False
+    wall_s_max: float = ROOM_S
+    """A trial that takes longer is stopped, or one that hangs would be the whole night."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ def choose(folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_v
     for file in files:
         options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts)
         try:
-            name, drive = _looked_at(options, skip_live=only_virtual)
+            name, drive, wall_s = _looked_at(options, skip_live=only_virtual)
         except (ScenarioProblems, Refusal) as problem:
             wrong.append(str(problem) if isinstance(problem, ScenarioProblems) else f"{file.name}: {problem}")
             continue
@@ -46,7 +50,7 @@ def choose(folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_v
         if only_virtual and drive != "virtual":
             skipped.append(name)
         else:
-            jobs.append(Job(name, options))
+            jobs.append(Job(name, options, wall_s_max=wall_s * 1.2 + ROOM_S))
     if wrong:
         raise Refusal("\n".join((f"nothing was started: {len(wrong)} of {len(files)} scenarios are not sound", *wrong)))
     if not jobs:
@@ -66,8 +70,9 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str]:
-    """Name and drive of a scenario that could be run as it stands. Raises ScenarioProblems or Refusal."""
+def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float]:
+    """Name, drive and longest planned time of a scenario that could be run as it stands. Raises ScenarioProblems or
+    Refusal."""
     from harness.lookout import look_out
     from harness.plan.plan import make
     from harness.plan.strangers import stranger
@@ -77,11 +82,12 @@ def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str]:
 
     document = prepare(options, catalogue())
     scenario = document.scenario
-    if not (skip_live and scenario.drive != "virtual"):
-        if (refusal := stranger(scenario, options.allow_hosts)) is not None:
-            raise Refusal(refusal)
-        make(look_out(document)[0], catalogue(), "planned", provenance())
-    return scenario.name, scenario.drive
+    if skip_live and scenario.drive != "virtual":
+        return scenario.name, scenario.drive, 0.0
+    if (refusal := stranger(scenario, options.allow_hosts)) is not None:
+        raise Refusal(refusal)
+    plan = make(look_out(document)[0], catalogue(), "planned", provenance())
+    return scenario.name, scenario.drive, plan.cost.wall_s_max + scenario.target.ready_max
 
 
 def _name_problems(name: str, seen: dict[str, str]) -> Iterator[str]:

@@ -17,6 +17,8 @@ from harness.nightly.choose import Job
 from harness.nightly.trial import Said, Trial
 
 LOOK_S = 0.1
+JUDGED_S = 600.0
+"""For the orderly end and the verdict of a trial that was asked to stop; an eight-hour history takes a while."""
 GRACE_S = 30.0
 NO_GITHUB = {"GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
 """The night speaks for its trials: a planted FAIL must not be shown as a job's error."""
@@ -24,13 +26,13 @@ NO_GITHUB = {"GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
 
 def make(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
     """Run, wait, and read what was judged. The first signal is handed on, and the trial is judged as far as it came;
-    the second kills it and is raised again (StopNow)."""
+    the second kills it and is raised again (StopNow). A trial that does not end is asked to, and then killed."""
     started, began_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     options = job.options
     words = (json.dumps(options.to_json()), str(options.runs_dir), *options.allow_hosts)
     child = Child(job.scenario, (sys.executable, "-m", "harness.nightly.one", *words), log, NO_GITHUB)
     try:
-        _wait(child, stop)
+        late = _wait(child, stop, began_s + job.wall_s_max)
     except StopNow:
         child.kill()
         raise
@@ -39,18 +41,24 @@ def make(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
     wall_s = time.monotonic() - began_s
     said = next((line for line in child.heard() if line.get("e") == "judged"), None)
     bare = Trial(night, job.scenario, job.control, host_class, started, State.UNKNOWN, code, wall_s)
+    why = f"it took more than {job.wall_s_max:.0f} s and was stopped; " if late else ""
     if said is None:
-        return replace(bare, because=f"the trial ended with {describe(code)}: {child.last_words()}")
-    return judged(bare, Path(str(said["run_dir"])))
+        return replace(bare, because=f"{why}the trial ended with {describe(code)}: {child.last_words()}")
+    kept = judged(bare, Path(str(said["run_dir"])))
+    return replace(kept, because=why + (kept.because or "")) if late else kept
 
 
-def _wait(child: Child, stop: Stop) -> None:
-    told = False
-    while child.exit_code is None:
+def _wait(child: Child, stop: Stop, until_s: float) -> bool:
+    """Until it ends, or has not although it was asked to. True: it was late. `until_s`: on the monotonic clock."""
+    told_s: float | None = None
+    late = False
+    while child.exit_code is None and (told_s is None or time.monotonic() < told_s + JUDGED_S):
         time.sleep(LOOK_S)
-        if stop.asked is not None and not told:
+        late = late or time.monotonic() > until_s
+        if told_s is None and (late or stop.asked is not None):
             os.kill(child.pid, signal.SIGTERM)
-            told = True
+            told_s = time.monotonic()
+    return late
 
 
 def judged(bare: Trial, run_dir: Path) -> Trial:
@@ -62,10 +70,12 @@ def judged(bare: Trial, run_dir: Path) -> Trial:
         text = f"no verdict can be read: {type(problem).__name__}: {problem}"
         return replace(bare, because=text, run_id=run_dir.name, run_dir=str(run_dir))
     run = verdict.run
-    because = "interrupted: judged as far as it came" if bare.exit == Exit.INTERRUPTED else None
+    short = bare.exit == Exit.INTERRUPTED
+    because = "interrupted: judged as far as it came" if short else None
     return replace(
         bare,
-        state=verdict.state,
+        # A trial that was cut short may have found something; that it found nothing is no pass.
+        state=State.UNKNOWN if short and verdict.state is State.PASS else verdict.state,
         because=because,
         run_id=run.run_id,
         run_dir=str(run_dir),

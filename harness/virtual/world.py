@@ -13,6 +13,7 @@ from harness.load.config import CanaryConfig
 from harness.load.outcome import End
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
+from harness.plan.timeline import trial_s
 from harness.virtual.client import Client
 from harness.virtual.crowd import Crowd
 from harness.virtual.rows import Rows
@@ -104,8 +105,7 @@ class World:
         seed = plan.scenario.seed
         if slowing is None:
             return Priced(table, seed)
-        trial_s = next(phase.planned_s for phase in plan.phases if phase.name == "trial")
-        return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s * 1e9))
+        return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s(plan.phases) * 1e9))
 
     def wake(self) -> None:
         """Something came for the engine: it gets a turn at this moment."""

@@ -1,6 +1,7 @@
 """One trial in its own process: what it came to is kept, whatever it came to."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def test_a_trial_that_ends_without_a_verdict_is_unknown_and_tells_its_last_words
     assert "no such file" in made.because
 
 
+def test_a_trial_that_does_not_end_is_stopped_and_says_so(tmp_path: Path) -> None:
+    slow = Path(__file__).parents[3] / "harness" / "nightly" / "planted-drift.toml"
+    job = Job("chat", RunOptions(str(slow), tmp_path / "runs"), wall_s_max=0.0)
+    made = make(job, TONIGHT, HOST, tmp_path / "chat.log", Stop())
+    assert made.state is State.UNKNOWN
+    assert made.because is not None
+    assert made.because.startswith("it took more than 0 s and was stopped")
+
+
 def test_the_verdict_is_kept_with_its_judges(tmp_path: Path) -> None:
     run = RunIdentity("r1", 7, "abc", True, "0.1.0", "chat", "x", "seatrial replay r1")
     judges = (Judged("a", State.FAIL, "kept 3", figures={"excess": 3.0}), Judged("b", State.UNKNOWN, "", because="few"))
@@ -42,6 +52,16 @@ def test_the_verdict_is_kept_with_its_judges(tmp_path: Path) -> None:
     )
     assert [(one.name, one.text) for one in kept.judges] == [("a", "kept 3"), ("b", "few")]
     assert kept.judges[0].figures == {"excess": 3.0}
+
+
+@pytest.mark.parametrize(("said", "kept"), [(State.PASS, State.UNKNOWN), (State.FAIL, State.FAIL)])
+def test_a_trial_that_was_cut_short_never_passes(tmp_path: Path, said: State, kept: State) -> None:
+    run = RunIdentity("r1", 7, "abc", False, "0.1.0", "chat", "x")
+    (tmp_path / "verdict.json").write_text(json.dumps(Verdict(said, (), run).to_json()))
+    (tmp_path / "plan.json").write_text("{}")
+    cut_short = judged(replace(BARE, exit=Exit.INTERRUPTED), tmp_path)
+    assert cut_short.state is kept
+    assert cut_short.because == "interrupted: judged as far as it came"
 
 
 @pytest.mark.parametrize("text", [None, "{", "{}", "[]"])
