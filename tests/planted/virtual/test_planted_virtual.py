@@ -87,9 +87,15 @@ def test_few_clean_seeds_make_no_judge_cry(capsys: pytest.CaptureFixture[str]) -
     assert re.fullmatch(r"9 of 9 clean runs in \d+ s: 0 with a FAIL, 0 not PASS\n", capsys.readouterr().out)
 
 
-@pytest.mark.slow
-def test_many_clean_seeds_make_no_judge_cry() -> None:
-    assert [odd for odd in sweep.sweep(range(200)) if odd is not None] == []
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(20), marks=pytest.mark.slow, id="20"),
+        pytest.param(range(200), marks=pytest.mark.soak, id="200: six minutes of a core"),
+    ],
+)
+def test_many_clean_seeds_make_no_judge_cry(seeds: range) -> None:
+    assert [odd for odd in sweep.sweep(seeds) if odd is not None] == []
 
 
 @pytest.mark.slow
