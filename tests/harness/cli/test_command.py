@@ -12,7 +12,21 @@ import pytest
 
 from tests.harness.cli.conftest import ROOT, Seatrial
 
-COMMANDS = ("doctor", "demo", "run", "check", "plan", "faults", "serve", "judge", "report", "replay", "digest")
+COMMANDS = (
+    "doctor",
+    "demo",
+    "run",
+    "check",
+    "plan",
+    "faults",
+    "serve",
+    "judge",
+    "report",
+    "replay",
+    "digest",
+    "calibrate",
+    "nightly",
+)
 HEAVY = ("torch", "scipy", "numpy", "locust", "gevent", "jinja2", "rich", "starlette", "tokenizers")
 HELP_CPU_MAX_S = 0.3
 
