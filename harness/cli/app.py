@@ -195,16 +195,17 @@ def serve(context: typer.Context) -> int:
     return supervise(context.args)
 
 
-@app.command(
-    epilog=HELP,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def calibrate(context: typer.Context) -> int:
+@app.command(epilog=HELP)
+def calibrate(
+    out: Annotated[Path | None, typer.Option(help="The table's file; without it the table is printed.")] = None,
+    name: Annotated[str, typer.Option(help="What virtual reports call it.")] = "cpu",
+    threads: Annotated[int, typer.Option(help="Of torch.", min=1)] = 1,
+) -> int:
     """Measure what launches cost on this machine, for virtual runs."""
     from runtime.calibrate import main as measure
 
-    return measure(context.args)
+    words = ["--name", name, "--threads", str(threads)]
+    return measure(words if out is None else [*words, "--out", str(out)])
 
 
 @app.command(epilog=HELP)
