@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: soak demo test lint slow clean
+.PHONY: soak demo test lint slow long clean
 
 soak: $(READY)          ## a trial of the built-in runtime: HTTP, Locust load, faults, verdict (about 2 minutes)
 	RUNS_DIR=$(RUNS_DIR) $(BIN)/seatrial run first-soak
@@ -23,8 +23,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-slow: $(READY)          ## the tests that start real processes
-	$(BIN)/python -m pytest -q -m slow -n 0
+slow: $(READY)          ## the tests that start real processes (about a quarter of an hour)
+	$(BIN)/python -m pytest -q -m 'slow and not soak' -n 0
+
+long: $(READY)          ## everything, for a night
+	$(BIN)/python -m pytest -q -m 'slow or soak' -n 0
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

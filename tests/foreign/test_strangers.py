@@ -55,6 +55,7 @@ def test_transformers_serve_passes_but_for_the_nonsense_that_it_takes(seatrial: 
     assert states == {"alive": "PASS", "tokens": "PASS", "load": "PASS"}
 
 
+@pytest.mark.soak
 def test_our_own_server_started_by_hand_passes_with_what_was_given_back(seatrial: Seatrial, tmp_path: Path):
     port = free_port()
     with served(own_server(port), port, "/health", tmp_path / "server.log"):
@@ -70,6 +71,7 @@ def test_our_own_server_started_by_hand_passes_with_what_was_given_back(seatrial
     assert ran.judge("tokens")["figures"]["equal"] > 20
 
 
+@pytest.mark.soak
 def test_command_of_the_user_is_started_watched_where_it_serves_and_ended(seatrial: Seatrial, tmp_path: Path):
     port = free_port()
     target = f"""kind = "command"
@@ -87,6 +89,7 @@ url  = "http://127.0.0.1:{port}"
     assert ran.left_running() == []
 
 
+@pytest.mark.soak
 def test_server_that_keeps_who_left_in_its_gauge_fails_reclamation_and_nothing_else(seatrial: Seatrial, tmp_path: Path):
     port = free_port()
     with served(bad_server(port, "leaks"), port, "/health", tmp_path / "leaks.log"):
