@@ -1,6 +1,7 @@
 """What the trace of allocators_trace.py is played on: our pools, and a model of torch's caching allocator."""
 
 import time
+from abc import ABC, abstractmethod
 
 from faults import NullFaults
 from runtime.core.env import Env
@@ -17,18 +18,20 @@ MIB = 1024 * 1024
 KINDS = tuple(PoolKind)
 
 
-class Heap:
+class Heap(ABC):
     """What the trace is played on."""
 
+    @abstractmethod
     def alloc(self, number: int, size_bytes: int, kind: PoolKind) -> bool:
-        raise NotImplementedError
+        """Take the piece of that number; False when there is no room."""
 
+    @abstractmethod
     def free(self, number: int) -> None:
-        raise NotImplementedError
+        """Give it back."""
 
+    @abstractmethod
     def pieces(self) -> tuple[int, int]:
         """(free bytes, largest piece) of the whole room."""
-        raise NotImplementedError
 
     def quiet(self) -> None:
         """A moment in which nothing is in flight, each fifty rounds."""
