@@ -49,6 +49,16 @@ class TagPlane:
         generations: list[int] = self._generations[at].tolist()
         return generations
 
+    @property
+    def rows(self) -> Words:
+        """[blocks, block_tokens]: the tags themselves, for whoever moves K and V and must move these with them."""
+        return self._tags.reshape(self._blocks, self.block_tokens)
+
+    def resum(self, blocks: Sequence[int]) -> None:
+        """Tags of `blocks` came by a copy and not by a launch: make their sums of what lies there now."""
+        at = np.asarray(blocks, dtype=np.int64)
+        self._sums[at] = (self.rows[at] * self._weights).sum(axis=1, dtype=np.uint64)
+
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
         """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
         counts = [len(claim.sums) for claim in reads]
