@@ -1,0 +1,143 @@
+"""The pools of a runtime, the same live and in virtual time; only what is upstream differs.
+
+    engine's thread    kv, prefix     PagedSpans over the scheduler's own PagedPool
+                       io             Stats > Retry > Limit > Track > Fault > size classes      swap and staging
+    device's thread    weight         Stats > Fault > extents                                   filled once, at load
+                       activation     Stats > Retry > Fault > arena                             a step
+                       workspace      Stats > Fault > ring                                      an operator
+
+A pool belongs to one thread, and so does its ledger: the device's pools keep one of their own, since a launch takes and
+gives back while the engine does. Poison goes in below Fault, and Log on top, where they are asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.core.ports import Ticket
+from runtime.memory.adaptors import Fault, Limit, Log, Poison, Retry, Stats, Track, ladder
+from runtime.memory.arena import Arena
+from runtime.memory.classes import Classes
+from runtime.memory.extents import Extents
+from runtime.memory.failures import DefragFailed
+from runtime.memory.paged_spans import PagedSpans
+from runtime.memory.placement import Place, Placement
+from runtime.memory.pool import Pool
+from runtime.memory.pools import Pools
+from runtime.memory.ring import Ring
+from runtime.memory.span_pool import SpanPool
+from runtime.memory.spans import PoolKind, Span
+from runtime.memory.upstream import Segments, Upstream
+
+MIB = 1 << 20
+STEPS_MAX = 4
+"""Segments of the arena, each for the largest step: one is in use, the others take what a lost reset leaves behind."""
+
+Fill = Callable[[Place, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """Bytes, checked when made."""
+
+    weight: int = MIB
+    """One segment that holds all weights."""
+    step: int = MIB
+    """The activations of the largest step."""
+    workspace: int = MIB
+    """The largest operator's scratch."""
+    io: int = 64 * MIB
+    """At most, for swap and staging together."""
+    io_segment: int = 4 * MIB
+
+    def __post_init__(self) -> None:
+        wrong = [f"{name} = {getattr(self, name)}" for name in self.__slots__ if getattr(self, name) < 1]
+        if wrong:
+            raise ValueError(f"pool sizes {', '.join(wrong)}: give at least 1 byte")
+
+
+class Mover:
+    """The move of a pool that can be defragmented: copies the bytes, then tells who holds the span.
+
+    Until somebody says that he holds spans, by `held_by`, none is moved: a handle that nobody renews is lost.
+    """
+
+    def __init__(self, copy: Callable[[Span, Span, int], None] = lambda old, new, size_bytes: None) -> None:
+        self._copy = copy
+        self._tell: Callable[[Span, Span], None] | None = None
+        self._barrier: Callable[[], Ticket | None] = lambda: None
+
+    def held_by(self, tell: Callable[[Span, Span], None], barrier: Callable[[], Ticket | None]) -> None:
+        """`tell(old, new)` renews a handle; `barrier` is the last launch that may touch any span of the pool."""
+        self._tell, self._barrier = tell, barrier
+
+    def barrier(self) -> Ticket | None:
+        """Nothing moves onto bytes that this launch touches."""
+        return self._barrier()
+
+    def __call__(self, old: Span, new: Span, size_bytes: int) -> None:
+        if self._tell is None:
+            raise DefragFailed(f"{old} can't be moved: nobody has said who holds the spans of its pool")
+        self._copy(old, new, size_bytes)
+        self._tell(old, new)
+
+
+def engine_pools(
+    env: Env,
+    upstream: Upstream,
+    kv: PagedSpans,
+    sizes: PoolSizes,
+    mover: Mover,
+    *,
+    poison: Callable[[str], Fill] | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Pools:
+    """kv, prefix and io; all calls belong to the engine's thread."""
+    io = SpanPool(env, "io", Classes(Extents(Segments(upstream, "io", sizes.io_segment))), alignment=64)
+    guarded = Limit(Track(_breakable(env, io, poison), env), sizes.io)
+    climbing = Retry(guarded, env, ladder(env, guarded, move=mover, barrier=mover.barrier))
+    seen = _seen(env, climbing, log)
+    return Pools({PoolKind.KV: kv, PoolKind.PREFIX: kv, PoolKind.IO: seen})
+
+
+def device_pools(
+    env: Env,
+    upstream: Upstream,
+    sizes: PoolSizes,
+    *,
+    poison: Callable[[str], Fill] | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Pools:
+    """weight, activation and workspace; all calls belong to the thread that runs launches (before it runs: to who
+    loads the weights)."""
+    own = replace(env, ledger=Ledger())
+
+    def span_pool(name: str, placement: Placement) -> Pool:
+        return _breakable(own, SpanPool(own, name, placement, alignment=64), poison)
+
+    weight = span_pool("weight", Extents(Segments(upstream, "weight", sizes.weight)))
+    workspace = span_pool("workspace", Ring(Segments(upstream, "workspace", sizes.workspace, segments_max=1)))
+    arena = span_pool("activation", Arena(Segments(upstream, "activation", sizes.step, segments_max=STEPS_MAX)))
+    activation = Retry(arena, own, ladder(own, arena, neighbours=(workspace,)))
+    return Pools(
+        {
+            PoolKind.WEIGHT: _seen(own, weight, log),
+            PoolKind.ACTIVATION: _seen(own, activation, log),
+            PoolKind.WORKSPACE: _seen(own, workspace, log),
+        }
+    )
+
+
+def print_all(pools: Sequence[Pools]) -> str:
+    """One table over all pools."""
+    return "\n".join(one.print_stats() for one in pools)
+
+
+def _breakable(env: Env, pool: Pool, poison: Callable[[str], Fill] | None) -> Pool:
+    return Fault(pool if poison is None else Poison(pool, poison(pool.name)), env)
+
+
+def _seen(env: Env, pool: Pool, log: Callable[[str], None] | None) -> Pool:
+    counted = Stats(pool, env.clock)
+    return counted if log is None else Log(counted, env.clock, log)
