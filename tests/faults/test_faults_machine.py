@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from faults import Effect, FaultSpec, Scope
 from faults.draw import draw
 from tests.faults.stage import LAUNCH, SECOND_NS, STREAM, TAKE, Stage, spec
+from tests.steps import CountedMachine, machine_settings
 
 POINTS = {point.name: point for point in (TAKE, LAUNCH, STREAM)}
 HANG_S = 4
@@ -89,7 +89,7 @@ class Past:
         return "fired" if self.fired else "armed"
 
 
-class FaultsAgainstTheirPast(RuleBasedStateMachine):
+class FaultsAgainstTheirPast(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stage = Stage()
@@ -259,4 +259,4 @@ class FaultsAgainstTheirPast(RuleBasedStateMachine):
 
 
 TestFaultsAgainstTheirPast = FaultsAgainstTheirPast.TestCase
-TestFaultsAgainstTheirPast.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFaultsAgainstTheirPast.settings = machine_settings(runs=60, steps=40)

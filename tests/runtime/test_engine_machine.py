@@ -2,14 +2,14 @@
 right tokens, nothing left over."""
 
 import hypothesis.strategies as st
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from faults import FaultSpec, When, parse_do
 from runtime.core.edge import Cancel, Finish
 from runtime.core.errors import LaunchError
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
+from tests.steps import CountedMachine, machine_settings
 
 STEMS = ([1, 2, 3, 4] * 3, [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9], [0] * 12)
 prompts = st.builds(
@@ -20,7 +20,7 @@ prompts = st.builds(
 )
 
 
-class EngineMachine(RuleBasedStateMachine):
+class EngineMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.bench = self.bench_of(cache=False)
@@ -123,5 +123,5 @@ class EngineMachine(RuleBasedStateMachine):
         assert bench.leftovers() == []
 
 
-EngineMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+EngineMachine.TestCase.settings = machine_settings(runs=60, steps=40)
 TestEngineMachine = EngineMachine.TestCase

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from faults import NullFaults
 from runtime.core.env import Env
@@ -22,6 +22,7 @@ from runtime.memory.span_pool import SpanPool
 from runtime.memory.spans import AllocRequest, Lifetime, ResetScope, Span
 from runtime.memory.upstream import Segments
 from tests.runtime.fakes import SetClock
+from tests.steps import CountedMachine
 
 GARBAGE = 0
 """No span has this value."""
@@ -70,7 +71,7 @@ class Kept:
     """The last launch that touches it."""
 
 
-class PoolMachine(RuleBasedStateMachine):
+class PoolMachine(CountedMachine):
     """Subclasses say which placement, and (in `must_fit`) when a request has to succeed."""
 
     total_bytes, segment_bytes = 200_000, 65_536

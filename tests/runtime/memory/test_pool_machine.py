@@ -3,8 +3,7 @@ launch, what is published under which name, and who was used longest ago."""
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from faults import NullFaults
 from runtime.core.env import Env
@@ -14,13 +13,14 @@ from runtime.core.ports import Ticket
 from runtime.memory.paged import PagedPool
 from runtime.memory.prefix import BlockKey
 from tests.runtime.fakes import SetClock
+from tests.steps import CountedMachine, machine_settings
 
 BLOCKS = 7
 KEYS = [BlockKey(bytes([n] * 16), bytes([n])) for n in range(5)]
 owners = st.sampled_from("abc")
 
 
-class PoolMachine(RuleBasedStateMachine):
+class PagedMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.env = Env(SetClock(), 0, NullFaults(), Ledger())
@@ -154,5 +154,5 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.env.events.take() == []
 
 
-PoolMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
-TestPoolMachine = PoolMachine.TestCase
+PagedMachine.TestCase.settings = machine_settings(runs=120, steps=50)
+TestPagedMachine = PagedMachine.TestCase

@@ -1,7 +1,5 @@
 """Each allocator against the model of pool_model.py, with its own plain rule for what has to fit."""
 
-from hypothesis import settings
-
 from runtime.memory.arena import Arena
 from runtime.memory.classes import CLASSES, Classes
 from runtime.memory.extents import Extents
@@ -10,8 +8,9 @@ from runtime.memory.ring import Ring
 from runtime.memory.spans import AllocRequest, Lifetime
 from runtime.memory.upstream import Segments
 from tests.runtime.memory.pool_model import PoolMachine
+from tests.steps import machine_settings
 
-STEPS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+STEPS = machine_settings(runs=60, steps=40)
 GRANULE = 256
 
 

@@ -1,0 +1,71 @@
+"""Steps of stateful machines: what counts them, and how many a machine takes.
+
+A step is one rule that ran to its end. Counting is on while somebody asks for it (`counting`): the report at the end of
+a test run (steps_report.py), or the proof that a mutant is killed (mutants/). Nothing is counted across processes here.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+PROFILE_EXAMPLES = 100
+"""What Hypothesis tries unless told otherwise; a profile with more of them gives machines more runs in proportion."""
+
+
+@dataclass
+class Explored:
+    """What one machine did while it was counted. Runs are one after the other."""
+
+    steps_of: list[int] = field(default_factory=list)
+    """Of each run, in order; the last one may still go on."""
+
+    @property
+    def runs(self) -> int:
+        """Each a fresh machine with its own order of rules."""
+        return len(self.steps_of)
+
+    @property
+    def steps(self) -> int:
+        """Rules that ran to their end, of all runs."""
+        return sum(self.steps_of)
+
+
+class CountedMachine(RuleBasedStateMachine):
+    """Base of every machine here: Hypothesis checks invariants once at the start and once after each rule."""
+
+    explored: ClassVar[Explored | None] = None
+    """Filled by `counting`, for as long as it lasts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = False
+
+    @invariant(check_during_init=True)
+    def a_step_is_counted(self) -> None:
+        if self.explored is None:
+            return
+        if self._begun:
+            self.explored.steps_of[-1] += 1
+        else:
+            self.explored.steps_of.append(0)
+        self._begun = True
+
+
+@contextmanager
+def counting(machine: type[CountedMachine]) -> Iterator[Explored]:
+    """Count the runs and steps of `machine` in here."""
+    explored = machine.explored = Explored()
+    try:
+        yield explored
+    finally:
+        machine.explored = None
+
+
+def machine_settings(runs: int, steps: int) -> settings:
+    """`runs` runs of at most `steps` steps; a profile with more examples than usual gives as many times more runs."""
+    times = max(1, settings.default.max_examples // PROFILE_EXAMPLES)
+    return settings(max_examples=runs * times, stateful_step_count=steps)
