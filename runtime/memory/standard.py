@@ -4,7 +4,7 @@
                        io             Stats > Retry > Limit > Track > Fault > size classes      swap and staging
     device's thread    weight         Stats > Fault > extents                                   filled once, at load
                        activation     Stats > Retry > Fault > arena                             a step
-                       workspace      Stats > Fault > ring                                      an operator
+                       workspace      Stats > Retry > FaultAlloc > ring                         an operator
 
 A pool belongs to one thread, and so does its ledger: the device's pools keep one of their own, since a launch takes and
 gives back while the engine does. Poison goes in below Fault, and Log on top, where they are asked for.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
-from runtime.memory.adaptors import Fault, Limit, Log, Poison, Retry, Stats, Track, ladder
+from runtime.memory.adaptors import Fault, FaultAlloc, Limit, Log, Poison, Retry, Rung, Stats, Track, ladder
 from runtime.memory.arena import Arena
 from runtime.memory.classes import Classes
 from runtime.memory.extents import Extents
@@ -27,7 +27,7 @@ from runtime.memory.pool import Pool
 from runtime.memory.pools import Pools
 from runtime.memory.ring import Ring
 from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import PoolKind, Span
+from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.upstream import Segments, Upstream
 
 MIB = 1 << 20
@@ -57,7 +57,7 @@ class PoolSizes:
             raise ValueError(f"pool sizes {', '.join(wrong)}: give at least 1 byte")
 
 
-class Mover:
+class SpanMover:
     """The move of a pool that can be defragmented: copies the bytes, then tells who holds the span.
 
     Until somebody says that he holds spans, by `held_by`, none is moved: a handle that nobody renews is lost.
@@ -88,14 +88,14 @@ def engine_pools(
     upstream: Upstream,
     kv: PagedSpans,
     sizes: PoolSizes,
-    mover: Mover,
+    mover: SpanMover,
     *,
     poison: Callable[[str], Fill] | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Pools:
     """kv, prefix and io; all calls belong to the engine's thread."""
     io = SpanPool(env, "io", Classes(Extents(Segments(upstream, "io", sizes.io_segment))), alignment=64)
-    guarded = Limit(Track(_breakable(env, io, poison), env), sizes.io)
+    guarded = Limit(Track(Fault(_poisoned(io, poison), env), env), sizes.io)
     climbing = Retry(guarded, env, ladder(env, guarded, move=mover, barrier=mover.barrier))
     seen = _seen(env, climbing, log)
     return Pools({PoolKind.KV: kv, PoolKind.PREFIX: kv, PoolKind.IO: seen})
@@ -114,17 +114,19 @@ def device_pools(
     own = replace(env, ledger=Ledger())
 
     def span_pool(name: str, placement: Placement) -> Pool:
-        return _breakable(own, SpanPool(own, name, placement, alignment=64), poison)
+        return _poisoned(SpanPool(own, name, placement, alignment=64), poison)
 
-    weight = span_pool("weight", Extents(Segments(upstream, "weight", sizes.weight)))
-    workspace = span_pool("workspace", Ring(Segments(upstream, "workspace", sizes.workspace, segments_max=1)))
-    arena = span_pool("activation", Arena(Segments(upstream, "activation", sizes.step, segments_max=STEPS_MAX)))
-    activation = Retry(arena, own, ladder(own, arena, neighbours=(workspace,)))
+    weight = Fault(span_pool("weight", Extents(Segments(upstream, "weight", sizes.weight))), own)
+    ring = Ring(Segments(upstream, "workspace", sizes.workspace, segments_max=1))
+    workspace = FaultAlloc(span_pool("workspace", ring), own)
+    arena = Arena(Segments(upstream, "activation", sizes.step, segments_max=STEPS_MAX))
+    activation = Fault(span_pool("activation", arena), own)
+    rungs = (_take_back(activation), *ladder(own, activation, neighbours=(workspace,)))
     return Pools(
         {
             PoolKind.WEIGHT: _seen(own, weight, log),
-            PoolKind.ACTIVATION: _seen(own, activation, log),
-            PoolKind.WORKSPACE: _seen(own, workspace, log),
+            PoolKind.ACTIVATION: _seen(own, Retry(activation, own, rungs), log),
+            PoolKind.WORKSPACE: _seen(own, Retry(workspace, own, ()), log),
         }
     )
 
@@ -134,8 +136,19 @@ def print_all(pools: Sequence[Pools]) -> str:
     return "\n".join(one.print_stats() for one in pools)
 
 
-def _breakable(env: Env, pool: Pool, poison: Callable[[str], Fill] | None) -> Pool:
-    return Fault(pool if poison is None else Poison(pool, poison(pool.name)), env)
+def _poisoned(pool: Pool, poison: Callable[[str], Fill] | None) -> Pool:
+    return pool if poison is None else Poison(pool, poison(pool.name))
+
+
+def _take_back(arena: Pool) -> Rung:
+    """The first rung of the arena: steps run one at a time, so what another step still holds is a reset that was lost.
+    Not before room is short: until then an audit shows whose it is."""
+
+    def climb(request: AllocRequest) -> bool:
+        lost = {other.session for _, other in arena.live()} - {request.session}
+        return sum(arena.reset(ResetScope(Lifetime.GRAPH, session), None) for session in sorted(lost)) > 0
+
+    return Rung("take_back", climb)
 
 
 def _seen(env: Env, pool: Pool, log: Callable[[str], None] | None) -> Pool:

@@ -10,7 +10,7 @@ Poison   overwrites what comes back
 """
 
 from runtime.memory.adaptors.base import Adaptor, find_adaptor
-from runtime.memory.adaptors.fault import Fault
+from runtime.memory.adaptors.fault import Fault, FaultAlloc
 from runtime.memory.adaptors.limit import Limit
 from runtime.memory.adaptors.log import Log
 from runtime.memory.adaptors.poison import Poison
@@ -21,6 +21,7 @@ from runtime.memory.adaptors.track import Leak, Track
 __all__ = [
     "Adaptor",
     "Fault",
+    "FaultAlloc",
     "Leak",
     "Limit",
     "Log",

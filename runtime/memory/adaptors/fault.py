@@ -11,8 +11,9 @@ from runtime.memory.pool import Move, Pool
 from runtime.memory.spans import AllocRequest, ResetScope, Span
 
 
-class Fault(Adaptor):
-    """Off, each operation costs an attribute read and a branch more."""
+class FaultAlloc(Adaptor):
+    """Crosses `memory.alloc` only: for scratch, all of which ends with its step, so that a lost release would leave no
+    trace. Off: an attribute read and a branch more."""
 
     def __init__(self, inner: Pool, env: Env) -> None:
         super().__init__(inner)
@@ -30,6 +31,21 @@ class Fault(Adaptor):
             self.inner.free(span, None)
             raise
         return span
+
+    def _fire_alloc(self, request: AllocRequest, place: str) -> None:
+        self._env.faults.fire(
+            MEMORY_ALLOC,
+            place=place,
+            size_bytes=request.bytes,
+            request=request.session or None,
+            group=request.group,
+            session=request.session or None,
+            pool=self.name,
+        )
+
+
+class Fault(FaultAlloc):
+    """Crosses all that a pool can do."""
 
     def free(self, span: Span, after: Ticket | None) -> None:
         """Dropped: the owner believes that it is rid of it."""
@@ -65,14 +81,3 @@ class Fault(Adaptor):
             MEMORY_FREE, request=request.session or None, group=request.group, pool=self.name, phase=None
         )
         return effect is not None and effect.kind is Kind.DROP
-
-    def _fire_alloc(self, request: AllocRequest, place: str) -> None:
-        self._env.faults.fire(
-            MEMORY_ALLOC,
-            place=place,
-            size_bytes=request.bytes,
-            request=request.session or None,
-            group=request.group,
-            session=request.session or None,
-            pool=self.name,
-        )

@@ -7,17 +7,17 @@ from runtime.memory.paged import PagedPool
 from runtime.memory.paged_spans import PagedSpans
 from runtime.memory.pools import Pools
 from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
-from runtime.memory.standard import STEPS_MAX, Mover, PoolSizes, device_pools, engine_pools, print_all
+from runtime.memory.standard import STEPS_MAX, SpanMover, PoolSizes, device_pools, engine_pools, print_all
 from runtime.memory.upstream import Reserve
 from tests.runtime.memory.bench import KIB, Bench
 
 SIZES = PoolSizes(weight=64 * KIB, step=16 * KIB, workspace=8 * KIB, io=2048 * KIB, io_segment=1024 * KIB)
 
 
-def both(bench: Bench, room_kib: int = 4096, mover: Mover | None = None) -> tuple[Pools, Pools]:
+def both(bench: Bench, room_kib: int = 4096, mover: SpanMover | None = None) -> tuple[Pools, Pools]:
     room = Reserve(room_kib * KIB)
     kv = PagedSpans(bench.env, PagedPool(bench.env, 4, 16), KIB)
-    return engine_pools(bench.env, room, kv, SIZES, mover or Mover()), device_pools(bench.env, room, SIZES)
+    return engine_pools(bench.env, room, kv, SIZES, mover or SpanMover()), device_pools(bench.env, room, SIZES)
 
 
 def swap(size_bytes: int, session: str = "chat-1") -> AllocRequest:
@@ -65,6 +65,20 @@ def test_a_lost_reset_is_seen_with_its_step_and_costs_one_segment():
     assert (held, device.usage(PoolKind.ACTIVATION).total_bytes) == (["step-0"], 32 * KIB)
 
 
+def test_lost_resets_are_taken_back_only_when_room_is_short():
+    bench = Bench()
+    _, device = both(bench)
+    activation = device[PoolKind.ACTIVATION]
+    bench.arm("memory.reset: drop", times=STEPS_MAX)
+    for number in range(STEPS_MAX):
+        device.alloc(step(16 * KIB, f"step-{number}"))
+        activation.reset(ResetScope(Lifetime.GRAPH, f"step-{number}"), None)
+    assert device.usage(PoolKind.ACTIVATION).live == STEPS_MAX
+    span = device.alloc(step(16 * KIB, "step-9"))
+    assert [one for one, _ in activation.live()] == [span]
+    assert bench.env.marks.take() == {"memory.out_of_memory": 1, "memory.take_back": 1}
+
+
 def test_workspace_is_for_operators_only_and_says_when_it_is_full():
     _, device = both(Bench())
     scratch = AllocRequest(5 * KIB, pool=PoolKind.WORKSPACE)
@@ -98,7 +112,7 @@ def test_pools_of_the_device_leave_the_engines_ledger_alone():
 def test_spans_move_only_when_their_holder_can_be_told():
     bench = Bench()
     copied: list[int] = []
-    mover = Mover(lambda old, new, size_bytes: copied.append(size_bytes))
+    mover = SpanMover(lambda old, new, size_bytes: copied.append(size_bytes))
     engine, _ = both(bench, mover=mover)
     spans = [engine.alloc(swap(140 * KIB)) for _ in range(4)]
     engine.free(spans[0], None)
