@@ -99,12 +99,19 @@ def _occurrence(brief: Brief, fault: PlannedFault, begin: Span, trial_end_s: flo
     rate = _crossing_rate(brief, fault) * trigger.probability
     first_s = _time_of(trigger.skip + 1, rate)
     rest_s = _time_of((trigger.times - 1) * trigger.interval, rate) + trigger.times * trigger.hold_s
+    # Armed again by each server that is started, it waits for its hits again and then lasts as long again.
+    lives = 1 + (_restarts(brief) if trigger.persist else 0)
     margin_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
     if expect.recover_completed is not None:
         margin_s = _time_of(expect.recover_completed, sum(load.rate_mean or 0.0 for load in brief.loads))
     heals_s = begin[0] + min(trigger.hold_s, longest_s)
-    healed_s = begin[1] + first_s + min(rest_s, longest_s)
+    healed_s = begin[1] + lives * (first_s + min(rest_s, longest_s))
     return Foreseen(fault.id, begin[0], min(heals_s, trial_end_s), min(healed_s, trial_end_s), margin_s)
+
+
+def _restarts(brief: Brief) -> int:
+    """How often the planned faults may end the server."""
+    return sum(fault.trigger.times for fault in brief.faults if fault.kills_server)
 
 
 def _crossing_rate(brief: Brief, fault: PlannedFault) -> float:

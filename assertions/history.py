@@ -5,6 +5,7 @@ reply is `unfinished`; a dropped arrival has no sent time.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from assertions import schema
+from assertions import armings, schema
 from assertions.rows import (
     Audit,
     Canary,
@@ -117,18 +118,9 @@ class History:
 
     @cached_property
     def faults(self) -> tuple[FaultRow, ...]:
-        counted: dict[tuple[str, int], int] = {}
-        for fire in self.fires:
-            counted[fire.fault, fire.n] = counted.get((fire.fault, fire.n), 0) + 1
-        rows = self._rows(
-            "fault",
-            "SELECT id, n, arm_ns, first_ns, heal_ns, healed_by, fired, fired_min, state FROM fault ORDER BY rowid",
-        )
-        latest = {(str(r[0]), int(r[1] or 0)): r for r in rows}  # a fault that changed state twice: the last row wins
-        return tuple(
-            FaultRow(i, n, r[2], r[3], r[4], r[5], max(int(r[6] or 0), counted.get((i, n), 0)), int(r[7] or 1), r[8])
-            for (i, n), r in latest.items()
-        )
+        counted = Counter((fire.fault, fire.n) for fire in self.fires)
+        rows = self._rows("fault", f"SELECT {armings.COLUMNS} FROM fault ORDER BY rowid")  # noqa: S608 - our own names
+        return armings.occurrences(rows, counted, self.events)
 
     @cached_property
     def fires(self) -> tuple[Fire, ...]:

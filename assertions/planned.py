@@ -32,6 +32,7 @@ class Trigger:
     for_s: float | None = None
     ttl_s: float | None = None
     hold_s: float = 0.0  # how long one fire lasts by its action; infinite: until it is healed
+    persist: bool = False  # from its first fire on it breaks every crossing until it is healed, over restarts too
 
 
 @dataclass(frozen=True)
@@ -106,16 +107,18 @@ def _fault(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedFault:
         ),
         at_s=record.get("at_s"),
         after=record.get("after"),
-        trigger=_trigger(record, words.get("when") or {}, words.get("ttl")),
+        trigger=_trigger(record, words.get("when") or {}, words.get("ttl"), bool(words.get("persist", False))),
     )
 
 
-def _trigger(record: Mapping[str, Any], when: Mapping[str, Any], ttl_s: float | None) -> Trigger:
+def _trigger(record: Mapping[str, Any], when: Mapping[str, Any], ttl_s: float | None, persist: bool) -> Trigger:
     lasts = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", record["do"].rpartition(" ")[2])
     # What is late and says no time stays so until it is healed, whatever its word is.
     hold_s = math.inf if record["action"] == "hang" or record.get("symptom") == "mark:device.late" else 0.0
     if lasts:
         hold_s = float(lasts[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}[lasts[2]]
+    if persist:
+        hold_s = math.inf
     return Trigger(
         skip=int(when.get("skip") or 0),
         times=int(when.get("times") or 1),
@@ -124,6 +127,7 @@ def _trigger(record: Mapping[str, Any], when: Mapping[str, Any], ttl_s: float | 
         for_s=when.get("for"),
         ttl_s=ttl_s,
         hold_s=hold_s,
+        persist=persist,
     )
 
 

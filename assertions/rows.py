@@ -43,12 +43,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class FaultRow:
+    """One occurrence of a fault, from its first arming to its last healing: a restart may lie between."""
+
     id: str
     n: int
     arm_ns: int | None
     first_ns: int | None
     heal_ns: int | None
     healed_by: str | None
+    hits: int
     fired: int  # the larger of the injector's own count and the fire rows that reached the disk
     fired_min: int
     state: str | None

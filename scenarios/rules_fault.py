@@ -31,9 +31,12 @@ def _when(fault: Fault, path: Path, trial_s: float | None) -> Iterator[Finding]:
     if when.at is not None and trial_s is not None and when.at >= trial_s:
         rule = f"the trial ends after {show_seconds(trial_s)}, so the fault never opens"
         yield Finding((*at, "at"), rule, f"write less than {show_seconds(trial_s)}", about=(("phases", "trial"),))
-    if when.every is not None and when.for_ is not None and when.every <= when.for_:
+    # What persists ends by `for` or by its net; what does not may end earlier, when its times are used up.
+    lasts_s = when.for_ if when.for_ is not None or not fault.persist else fault.ttl
+    if when.every is not None and lasts_s is not None and when.every <= lasts_s:
         rule = "the next occurrence would open before this one ends"
-        yield Finding((*at, "every"), rule, f"write more than {show_seconds(when.for_)}", about=((*at, "for"),))
+        about: tuple[Path, ...] = ((*at, "for"), (*path, "persist"), (*path, "ttl"))
+        yield Finding((*at, "every"), rule, f"write more than {show_seconds(lasts_s)}", about=about)
     if when.for_ is not None and fault.ttl < when.for_:
         rule = "the net is tighter than the fault lasts"
         yield Finding((*path, "ttl"), rule, f"write {show_seconds(when.for_ + 60)}", about=((*at, "for"),))

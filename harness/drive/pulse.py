@@ -52,6 +52,8 @@ class Pulse:
     _abort: AbortWatch = field(init=False)
     _due_ns: dict[str, int] = field(default_factory=dict)
     _trouble: str | None = None
+    _healing: bool = False
+    """Faults are over, and the server has not heard it yet."""
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.recorder.path)
@@ -69,6 +71,13 @@ class Pulse:
             self._inject(now_ns)
         return self._reason(now_ns)
 
+    def heal(self) -> None:
+        """No fault survives the trial: healed now, or as soon as a server that restarts answers again."""
+        self.trial_since_ns = None
+        if self.target.admin is not None:
+            self._healing = True
+            self._inject(self.clock_ns())
+
     def _follow_target(self) -> None:
         before = self.target.pid
         self.target.tick()
@@ -81,12 +90,16 @@ class Pulse:
         try:
             if self._due("heartbeat", now_ns, HEARTBEAT_EVERY_NS):
                 self.target.admin.beat()
+                self._trouble = None
             if self.trial_since_ns is not None and self._due("switch", now_ns, PUMP_EVERY_NS // 2):
                 self.switch.tick((now_ns - self.trial_since_ns) / 1e9)
-            self._trouble = None
+            if self._healing:
+                self.switch.heal_all()
+                self._healing = False
         except AdminGone as error:
             if self._trouble is None:
-                self.recorder.event(now_ns, "harness", "admin_gone", None, str(error))
+                what = "healing: " if self._healing else ""
+                self.recorder.event(now_ns, "harness", "admin_gone", None, f"{what}{error}")
             self._trouble = str(error)
 
     def _reason(self, now_ns: int) -> Reason | None:

@@ -2,6 +2,8 @@
 
 The server counts hits and heals by itself (times, for, ttl, lost heartbeat); here is only the clock of the plan. A
 call that does not get through is tried again at the next tick: a server that restarts is no reason to lose a fault.
+
+A restart ends what was armed in the process before it, but for `persist` faults, which the server arms again itself.
 """
 
 from collections.abc import Sequence
@@ -10,7 +12,9 @@ from typing import Any, Protocol
 
 from faults.spec import FaultSpec
 
-OVER = ("healed", "cleaned", "invalid")
+GONE = "gone"
+"""A state of ours: the process that it was armed in is no more, and the next one does not know it."""
+OVER = ("healed", "cleaned", "invalid", GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,23 @@ class Switch:
                 self._armed[occurrence.spec.id, occurrence.spec.n] = occurrence.spec
 
     def heal_all(self) -> None:
-        """End whatever is still armed; what was never due stays unarmed and will be judged as such."""
+        """End whatever is still armed; what was never due stays unarmed and will be judged as such.
+
+        Raises what healing raises; safe to repeat.
+        """
+        if self._armed:
+            self._look()
         for fault in self.active:
             self._injector.heal(fault)
         if self._armed:
             self._look()
 
     def _look(self) -> None:
-        self._seen.update({(state["id"], state["n"]): state for state in self._injector.states()})
+        states = {(state["id"], state["n"]): state for state in self._injector.states()}
+        self._seen.update(states)
+        for key in self._armed.keys() - states.keys():
+            if not self._over(key):
+                self._seen[key] = {"first_ns": None, **self._seen.get(key, {}), "state": GONE}
 
     def _over(self, key: tuple[str, int]) -> bool:
         return self._seen.get(key, {}).get("state") in OVER
@@ -86,6 +99,8 @@ class Switch:
         assert occurrence.after is not None
         fault, _, what = occurrence.after.partition(".")
         states = [state for key, state in self._seen.items() if key[0] == fault]
+        if any(state["state"] == GONE for state in states):
+            return True  # whoever waits for a kill waits for the restart: nobody is left to say more of it
         if what == "fired":
             return any(state["first_ns"] is not None for state in states)
         return any(state["state"] in ("healed", "cleaned") for state in states)

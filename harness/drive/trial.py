@@ -87,7 +87,7 @@ class Trial:
             case "quiesce":
                 pulse.load.pause()
             case "recovery":
-                self._heal()
+                pulse.heal()
             case "drain":
                 pulse.load.stop(phase.max_s)
 
@@ -118,16 +118,6 @@ class Trial:
             return Reason("abort", f"baseline gate: {bad} of {judged} replies went wrong before any fault ({words})")
         return None
 
-    def _heal(self) -> None:
-        """No fault survives the trial."""
-        pulse = self.pulse
-        pulse.trial_since_ns = None
-        try:
-            if pulse.target.admin is not None:
-                pulse.switch.heal_all()
-        except AdminGone as error:
-            pulse.recorder.event(pulse.clock_ns(), "harness", "admin_gone", None, f"healing: {error}")
-
     def _audit(self, scope: str) -> None:
         """Ask a target that has a ledger; one that does not answer leaves an event, and the judges miss the rows."""
         pulse, since_ns = self.pulse, self.pulse.clock_ns()
@@ -153,7 +143,7 @@ class Trial:
     def _wind_up(self) -> None:
         """A run that ends early still heals, lets open replies come in for a moment, and is looked at once more."""
         pulse = self.pulse
-        self._heal()
+        pulse.heal()
         pulse.load.stop(WIND_UP_S)
         until_ns = pulse.clock_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
         while not pulse.load.finished and pulse.clock_ns() < until_ns:

@@ -26,7 +26,10 @@ def describe(plan: Plan) -> Iterator[str]:
         yield f"load {load.id}: {load.arrivals}, {rate}"
     for occurrence in plan.occurrences:
         when = f"after {occurrence.after}" if occurrence.after else f"{occurrence.at_s:g} s into the trial"
-        yield f"fault {occurrence.spec.id}#{occurrence.spec.n}: {occurrence.spec.do}, {when}"
+        lasting = ", until healed and over restarts" if occurrence.spec.persist else ""
+        yield from _wrapped(
+            f"fault {occurrence.spec.id}#{occurrence.spec.n}: ", f"{occurrence.spec.do}, {when}{lasting}"
+        )
     yield f"cost: {_cost(plan)}"
     notes = [need for need in plan.needs if need.state is NeedState.PLANNED and need.note]
     for need in notes:

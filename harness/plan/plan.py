@@ -93,6 +93,7 @@ class Plan:
             "symptom": action.symptom,
             "severity": str(action.severity),
             "scope": fault.scope.model_dump(mode="json"),
+            "persist": spec.persist,
             "fired_min": spec.fired_min,
             "expect": {
                 "outcomes": list(fault.expect.outcomes),

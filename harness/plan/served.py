@@ -13,14 +13,13 @@ NOT_YET = frozenset(
         "target.groups.priority",
         "fault.scope.session",
         "fault.scope.graph",
-        "fault.persist",
     }
 )
 """No drive serves these."""
 LIVE_ONLY = frozenset(
-    {"target.model", "target.key_env", "target.metrics", "target.metrics_preset.sglang", "target.pid"}
+    {"target.model", "target.key_env", "target.metrics", "target.metrics_preset.sglang", "target.pid", "fault.persist"}
 )
-"""They speak of weights, HTTP and processes, which a virtual run has none of."""
+"""They speak of weights, HTTP and processes that end and start again, which a virtual run has none of."""
 assert NOT_YET | LIVE_ONLY <= NAMES, f"unknown features: {sorted((NOT_YET | LIVE_ONLY) - NAMES)}"
 
 

@@ -42,4 +42,9 @@ def write_rows(connection: sqlite3.Connection, table: str, rows: list[tuple[Valu
 
 
 # Tables whose rows are states of one thing, and the leading columns that name the thing: the last state stands.
-_STATES: dict[str, tuple[str, ...]] = {"meta": ("key",), "fault": ("id", "n"), "phase": ("name", "n")}
+# A `persist` fault that a restarted server arms again is another arming of the same occurrence: each keeps its row.
+_STATES: dict[str, tuple[str, ...]] = {
+    "meta": ("key",),
+    "fault": ("id", "n", "spec", "seed", "arm_ns"),
+    "phase": ("name", "n"),
+}

@@ -1,7 +1,6 @@
 """The fault ledger: what each fault was told to do, what it did, who felt it, and when that was over."""
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -56,7 +55,7 @@ def fault_rows(source: Source) -> tuple[FaultRow, ...]:
     case = Case(source.history, _brief(source))
     planned = {(fault.id, fault.n): fault for fault in case.brief.faults}
     windows = {(window.row.id, window.row.n): window for window in case.windows}
-    recorded = {(row["id"], row["n"]): row for row in source.rows("SELECT id, n, hits, spec FROM fault")}
+    recorded = {(row["id"], row["n"]): str(row["spec"]) for row in source.rows("SELECT id, n, spec FROM fault")}
     rows = [
         _row(source, case, fault, planned.get((fault.id, fault.n)), windows.get((fault.id, fault.n)), recorded)
         for fault in sorted(source.history.faults, key=lambda fault: (fault.arm_ns or 0, fault.id, fault.n))
@@ -70,21 +69,20 @@ def _row(
     fault: RecordedFault,
     plan: PlannedFault | None,
     window: Window | None,
-    recorded: Mapping[tuple[str, int], sqlite3.Row],
+    specs: Mapping[tuple[str, int], str],
 ) -> FaultRow:
-    record = recorded[fault.id, fault.n]
     arm_s, first_s, heal_s = (None if ns is None else ns / NS for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns))
     hit = {case.client_of.get(name, name) for fire in window.fires for name in fire.requests} if window else set()
     return FaultRow(
         fault=fault.id,
         n=fault.n,
-        do=plan.do if plan else _do_of(record["spec"]),
+        do=plan.do if plan else _do_of(specs[fault.id, fault.n]),
         state=fault.state or "?",
         arm_s=arm_s,
         first_s=first_s,
         heal_s=heal_s,
         healed_by=fault.healed_by,
-        hits=record["hits"] or 0,
+        hits=fault.hits,
         fired=fault.fired,
         fired_min=fault.fired_min,
         symptom=(plan.symptom if plan else "") or None,
@@ -97,10 +95,10 @@ def _row(
     )
 
 
-def _do_of(spec: object) -> str:
+def _do_of(spec: str) -> str:
     """The line of a fault that the plan does not know, from the record of its arming."""
     try:
-        return f"{json.loads(str(spec))['do']} (not in the plan)"
+        return f"{json.loads(spec)['do']} (not in the plan)"
     except (ValueError, KeyError, TypeError):
         return "? (not in the plan)"
 

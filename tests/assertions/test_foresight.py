@@ -44,6 +44,7 @@ def soak(*faults: dict[str, Any], **load: Any) -> Recorded:
         )
         run.plan["scenario"]["fault"].append(
             {"id": fault["id"], "when": fault.get("when", {}), "ttl": fault.get("ttl", 60.0)}
+            | {"persist": fault.get("persist", False)}
         )
     return run
 
@@ -66,6 +67,8 @@ def refusal(run: Recorded, that: str, **more: Any) -> tuple[NeedState, str | Non
         ({"do": "device.complete: drop", "symptom": "mark:device.late", "ttl": 20.0}, (9.0, 35.25)),
         ({"when": {"skip": 7, "times": 5, "interval": 2}}, (9.0, 19.0)),
         ({"when": {"times": 1000, "probability": 0.05, "for": 10.0}}, (9.0, 30.0)),
+        ({"persist": True, "ttl": 20.0}, (9.0, 35.25)),  # whatever its times are, until its net
+        ({"persist": True, "when": {"for": 2.0}}, (9.0, 17.25)),
         ({"recover_s": None}, (9.0, 40.25)),
         ({"recover_s": None, "recover_completed": 40}, (9.0, 20.25)),
     ],
@@ -75,6 +78,14 @@ def test_a_window_lasts_from_arming_until_it_has_surely_recovered(
 ) -> None:
     (found,) = foreseen(soak({"id": "f", "at_s": 10.0, "recover_s": 5.0} | fault).brief())
     assert found.most == pytest.approx((window[0] + TRIAL_S, window[1] + TRIAL_S))
+
+
+def test_a_fault_that_persists_may_last_once_more_for_each_restart_that_is_planned() -> None:
+    stays = {"id": "stays", "at_s": 10.0, "recover_s": 5.0, "persist": True, "when": {"for": 2.0}}
+    kill = {"id": "kill", "at_s": 11.0, "recover_s": 5.0, "do": "device.launch: kill", "when": {"times": 2}}
+    found = {each.fault: each for each in foreseen(soak(stays, kill).brief())}
+    assert found["stays"].healed_s == pytest.approx(TRIAL_S + 10.0 + 3 * 2.25)
+    assert found["stays"].heals_s == TRIAL_S + 12.0
 
 
 def test_a_fault_that_follows_another_is_placed_after_it() -> None:

@@ -78,3 +78,34 @@ def test_heal_all_ends_what_is_armed_and_leaves_alone_what_is_over():
     switch.heal_all()
     assert injector.healed == ["b"]
     assert injector.armed == ["a#0", "b#0"]
+
+
+def test_fault_whose_process_died_is_over_and_whoever_waited_for_it_is_armed():
+    injector = FakeInjector()
+    switch = Switch([occurrence("kill", at_s=0.0), occurrence("next", after="kill.fired")], injector)
+    switch.tick(0.0)
+    injector.state.clear()  # another process answers now, and knows nothing of it
+    switch.tick(1.0)
+    assert injector.armed == ["kill#0", "next#0"]
+    switch.tick(2.0)
+    assert switch.active == ["next"]
+
+
+def test_heal_all_never_asks_for_what_a_restarted_server_does_not_know():
+    injector = FakeInjector()
+    switch = Switch([occurrence("kill", at_s=0.0), occurrence("stays", at_s=0.0)], injector)
+    switch.tick(0.0)
+    del injector.state["kill#0"]
+    switch.heal_all()
+    assert injector.healed == ["stays"]
+
+
+def test_what_was_over_before_the_restart_stays_what_it_was():
+    injector = FakeInjector()
+    switch = Switch([occurrence("a", at_s=0.0), occurrence("b", after="a.healed")], injector)
+    switch.tick(0.0)
+    injector.state["a#0"]["state"] = "invalid"
+    switch.tick(1.0)
+    injector.state.clear()
+    switch.tick(2.0)
+    assert injector.armed == ["a#0"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.drive.admin import AdminGone
 from harness.drive.load import LoadDied
 from harness.drive.pulse import Pulse
 from harness.drive.stop import Stop
@@ -14,6 +15,7 @@ from harness.drive.trial import Trial
 from harness.plan.timeline import PlannedPhase, timeline
 from harness.record.recorder import Recorder
 from scenarios.read import read_text
+from tests.harness.drive.test_switch import occurrence
 
 NS = 1_000_000_000
 TEXT = """
@@ -83,8 +85,12 @@ class FakeLoad:
 class FakeAdmin:
     def __init__(self) -> None:
         self.did: list[str] = []
+        self.state: list[dict[str, Any]] = []
+        self.down = False
 
     def beat(self) -> None:
+        if self.down:
+            raise AdminGone("no answer")
         self.did.append("beat")
 
     def audit(self, scope: str) -> list[dict[str, Any]]:
@@ -96,9 +102,13 @@ class FakeAdmin:
 
     def heal(self, fault: str) -> None:
         self.did.append(f"heal {fault}")
+        self.state[0]["state"] = "healed"
 
     def states(self) -> list[dict[str, Any]]:
-        return []
+        if self.down:
+            raise AdminGone("no answer")
+        self.did.append("states")
+        return self.state
 
 
 class FakeTarget:
@@ -257,3 +267,17 @@ def rest_s(trial: Bench, gauge: float, idle_at_s: int | None) -> float:
 )
 def test_foreign_target_is_given_time_to_give_back_what_its_clients_left(bench, gauge, idle_at_s, least_s, most_s):
     assert least_s <= rest_s(bench(), gauge, idle_at_s) <= most_s
+
+
+def test_server_that_restarts_as_the_trial_ends_is_healed_when_it_answers_again(bench):
+    trial = bench()
+    trial.pulse.switch = Switch([occurrence("oom", at_s=0.0)], trial.target.admin)
+    trial.target.admin.state = [{"id": "oom", "n": 0, "state": "armed", "first_ns": None}]
+    trial.at[12] = lambda: setattr(trial.target.admin, "down", True)  # the trial ends a second later
+    trial.at[14] = lambda: setattr(trial.target.admin, "down", False)
+    assert trial.run() is None
+    did = trial.target.admin.did
+    assert did.count("heal oom") == 1
+    assert did[did.index("heal oom") :].count("states") == 1  # healed is healed: nobody asks again
+    events = trial.recorder._connection.execute("SELECT detail FROM event WHERE kind = 'admin_gone'").fetchall()
+    assert len(events) == 1

@@ -36,18 +36,28 @@ def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name, monk
 
 
 def test_what_no_engine_serves_yet_is_refused_by_name_and_place():
-    text = SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n"
+    text = SMALL + "target = { groups = [{ name = 'a', hard = 0.5 }] }\n"
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
-    assert "fault.persist has no engine yet" in str(caught.value)
+    assert "target.groups.hard has no engine yet" in str(caught.value)
+
+
+def test_fault_that_persists_is_planned_live_told_to_the_injector_and_said():
+    plan = plan_of(SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n")
+    assert plan.occurrences[0].spec.persist
+    assert plan.to_json()["faults"][0]["persist"] is True
+    assert Brief.from_plan(plan.to_json()).faults[0].trigger.persist
+    assert any("until healed and over restarts" in line for line in describe(plan))
 
 
 def test_what_needs_a_process_or_weights_is_refused_in_virtual_time_by_name():
     text = "drive = 'virtual'\n" + SMALL + "target = { model = 'm' }\n"
+    text += "[[fault]]\nid = 'stays'\ndo = 'kv.take: oom'\npersist = true\n"
     text += "".join(f"[[fault]]\nid = 'f{n}'\ndo = 'device.launch: {do}'\n" for n, do in enumerate(("kill", "lost")))
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
     assert "target.model means nothing in virtual time" in str(caught.value)
+    assert "fault.persist means nothing in virtual time" in str(caught.value)
     assert "device.launch: kill: it ends a server process" in str(caught.value)
     assert "device.launch: lost: it ends a server process" in str(caught.value)
     assert "pid" not in plan_of("drive = 'virtual'\n" + SMALL).capabilities

@@ -340,3 +340,21 @@ def test_a_kill_leaves_every_committed_row_readable(tmp_path: Path) -> None:
     child.wait()
     child.stdout.close()
     assert read(tmp_path, "SELECT count(*) FROM event")[0][0] >= said[-1] + 1
+
+
+def test_a_fault_that_is_armed_again_after_a_restart_keeps_a_row_for_each_arming(tmp_path: Path) -> None:
+    row = {"e": "fault", "id": "stays", "n": 0, "spec": {"do": "kv.take: oom", "persist": True}, "seed": 7}
+    spool(
+        tmp_path,
+        "outcomes.jsonl",
+        {**row, "arm_ns": START + 1, "fired": 0, "state": "armed"},
+        {**row, "arm_ns": START + 1, "fired": 3, "state": "fired"},
+        {**row, "arm_ns": START + 50, "fired": 0, "state": "armed"},
+        {**row, "arm_ns": START + 50, "fired": 2, "heal_ns": START + 90, "state": "healed"},
+    )
+    with Recorder(tmp_path, START):
+        pass
+    assert read(tmp_path, "SELECT arm_ns, fired, heal_ns, state FROM fault ORDER BY arm_ns") == [
+        (1, 3, None, "fired"),
+        (50, 2, 90, "healed"),
+    ]
