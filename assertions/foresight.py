@@ -10,11 +10,12 @@ request crossed its point once, and then breaks for as long as its argument, its
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assertions.brief import Brief, PlannedFault
-from assertions.spans import Span, within, without
+from assertions.brief import Brief, PlannedFault, PlannedLoad
+from assertions.curve import reached_s
+from assertions.spans import Span, length, within, without
 from assertions.windows import RECOVER_DEFAULT_S
 
 LIFE_S = 1.0  # a request that is out when a fault arms is touched too
@@ -54,13 +55,23 @@ def phase_spans(brief: Brief, names: Iterable[str]) -> list[Span] | None:
     """[start, end] of the planned phases of these names, in seconds since the load began; None: nobody can say."""
     found, start_s = [], 0.0
     for phase in brief.phases:
-        planned_s = _trial_by_work_s(brief) if phase.planned_s is None else phase.planned_s
+        planned_s = _trial_by_work_s(brief, start_s) if phase.planned_s is None else phase.planned_s
         if planned_s is None:
             return None
         if phase.name in names:
             found.append((start_s, start_s + planned_s))
         start_s += planned_s
     return found
+
+
+def load_spans(brief: Brief, spans: Iterable[Span]) -> list[Span]:
+    """The same stretches on the clock of the load, which stands still in every quiesce; none may reach into one."""
+    pauses = phase_spans(brief, ("quiesce",)) or []
+
+    def paused_s(until_s: float) -> float:
+        return length((start, end) for start, end in pauses if end <= until_s)
+
+    return [(start - paused_s(start), end - paused_s(start)) for start, end in spans]
 
 
 def foreseen(brief: Brief) -> list[Foreseen]:
@@ -96,16 +107,17 @@ def _begin(fault: PlannedFault, placed: list[Foreseen], start_s: float) -> Span 
 def _occurrence(brief: Brief, fault: PlannedFault, begin: Span, trial_end_s: float) -> Foreseen:
     trigger, expect = fault.trigger, fault.expect
     longest_s = min(each for each in (trigger.for_s, trigger.ttl_s, math.inf) if each is not None)
-    rate = _crossing_rate(brief, fault) * trigger.probability
-    first_s = _time_of(trigger.skip + 1, rate)
-    rest_s = _time_of((trigger.times - 1) * trigger.interval, rate) + trigger.times * trigger.hold_s
+    loads, since_s = _in_scope(brief, fault), load_spans(brief, [begin])[0][1]
+    first_s = _time_of((trigger.skip + 1) / trigger.probability, loads, since_s)
+    rest_s = _time_of((trigger.times - 1) * trigger.interval / trigger.probability, loads, since_s + first_s)
+    rest_s += trigger.times * trigger.hold_s
     # Armed again by each server that is started, it waits for its hits again and then lasts as long again.
     lives = 1 + (_restarts(brief) if trigger.persist else 0)
-    margin_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
-    if expect.recover_completed is not None:
-        margin_s = _time_of(expect.recover_completed, sum(load.rate_mean or 0.0 for load in brief.loads))
     heals_s = begin[0] + min(trigger.hold_s, longest_s)
     healed_s = begin[1] + lives * (first_s + min(rest_s, longest_s))
+    margin_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
+    if expect.recover_completed is not None:
+        margin_s = _time_of(expect.recover_completed, brief.loads, since_s + min(healed_s, trial_end_s) - begin[1])
     return Foreseen(fault.id, begin[0], min(heals_s, trial_end_s), min(healed_s, trial_end_s), margin_s)
 
 
@@ -114,21 +126,19 @@ def _restarts(brief: Brief) -> int:
     return sum(fault.trigger.times for fault in brief.faults if fault.kills_server)
 
 
-def _crossing_rate(brief: Brief, fault: PlannedFault) -> float:
-    """Requests a second in its scope."""
+def _in_scope(brief: Brief, fault: PlannedFault) -> list[PlannedLoad]:
     load, group = fault.scope.get("load"), fault.scope.get("group")
-    loads = [each for each in brief.loads if load in (None, each.id) and group in (None, each.group)]
-    return sum(each.rate_mean or 0.0 for each in loads)
+    return [each for each in brief.loads if load in (None, each.id) and group in (None, each.group)]
 
 
-def _time_of(count: float, rate: float) -> float:
-    """Seconds until so many have come."""
-    return count / rate if rate > 0 else (math.inf if count else 0.0)
+def _time_of(count: float, loads: Sequence[PlannedLoad], since_s: float) -> float:
+    """Seconds of load time from `since_s` until so many have come: traces as they are, others by their mean."""
+    rate = sum(load.rate_mean or 0.0 for load in loads if load.curve is None)
+    return reached_s([load.curve for load in loads if load.curve is not None], rate, since_s, count)
 
 
-def _trial_by_work_s(brief: Brief) -> float | None:
-    """How long a trial that is given in completed requests will last."""
-    rates = [load.rate_mean for load in brief.loads]
-    if brief.trial_completed is None or not rates or None in rates:
+def _trial_by_work_s(brief: Brief, start_s: float) -> float | None:
+    """How long a trial that is given in completed requests and begins then will last."""
+    if brief.trial_completed is None or not brief.loads or any(load.rate_mean is None for load in brief.loads):
         return None
-    return _time_of(brief.trial_completed, sum(rate for rate in rates if rate is not None))
+    return _time_of(brief.trial_completed, brief.loads, start_s)

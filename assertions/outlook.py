@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from assertions import stats
 from assertions.brief import Brief, Check, PlannedFault, PlannedLoad
 from assertions.case import MEASURED
-from assertions.foresight import looked_at, phase_spans
+from assertions.foresight import load_spans, looked_at, phase_spans
 from assertions.latency import chosen_loads
-from assertions.spans import length
+from assertions.spans import Span, length
 from assertions.wording import duration
 
 GAPS_WINDOW_S = 10.0  # the histogram of gaps leaves out whole windows of this length
 LONGER_MAX = 64  # times the planned trial; who needs more needs another scenario
+# A warm-up ends when its work is done: so much of it earlier or later, and some seconds for its last answers.
+WARMUP_SHARE, WARMUP_LATE_S, WARMUPS_TRIED = 0.1, 5.0, 16
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,36 @@ def outlook(brief: Brief, check: Check, what: str) -> Outlook | None:
     """
     names = chosen_loads(brief, check)
     loads = [load for load in brief.loads if names is None or load.id in names]
-    loaded = phase_spans(brief, ("warmup", *MEASURED))
-    if loaded is None or not loads or any(load.rate_mean is None for load in loads):
+    if phase_spans(brief, MEASURED) is None or not loads or any(load.rate_mean is None for load in loads):
         return None
+    planned = _seen(brief, check, what, loads)
+    others = [_seen(each, check, what, loads).least for each in _moved(brief)]
+    return Outlook(planned.mean, min([planned.least, *others]))
+
+
+def _seen(brief: Brief, check: Check, what: str, loads: list[PlannedLoad]) -> Outlook:
+    """By a plan whose phases begin just when it says."""
     where = "outside" if what == "errors.outside" else check.where
     here = looked_at(brief, where, ("trial",) if what == "throughput" else MEASURED)
     if what == "itl" and where == "outside" and brief.faults:
         here = [(start + GAPS_WINDOW_S, end - GAPS_WINDOW_S) for start, end in here if end - start > 2 * GAPS_WINDOW_S]
-    each = [_of_load(load, what, length(here), length(loaded)) for load in loads]
+    here, loaded = load_spans(brief, here), phase_spans(brief, ("warmup", *MEASURED)) or []
+    each = [_of_load(load, what, here, length(loaded)) for load in loads]
     mean, sure, variance = (sum(column) for column in zip(*each, strict=True))
     luck = stats.normal_quantile(1 - stats.ALPHA) * math.sqrt(variance)
     return Outlook(mean, max(0, math.floor(sure - luck + 1e-9)))
+
+
+def _moved(brief: Brief) -> Iterator[Brief]:
+    """The same plan with a warm-up that ends a little earlier or later: a trace does not wait for it."""
+    warmup = next((phase for phase in brief.phases if phase.name == "warmup"), None)
+    if warmup is None or not warmup.planned_s or all(load.curve is None for load in brief.loads):
+        return
+    early_s, late_s = WARMUP_SHARE * warmup.planned_s, WARMUP_SHARE * warmup.planned_s + WARMUP_LATE_S
+    for number in range(WARMUPS_TRIED + 1):
+        ends_s = warmup.planned_s - early_s + (early_s + late_s) * number / WARMUPS_TRIED
+        phases = tuple(replace(phase, planned_s=ends_s) if phase is warmup else phase for phase in brief.phases)
+        yield replace(brief, phases=phases)
 
 
 def cures(brief: Brief, check: Check, what: str, floor: int) -> Iterator[str]:
@@ -66,15 +87,19 @@ def cures(brief: Brief, check: Check, what: str, floor: int) -> Iterator[str]:
         yield 'where = "all"'
 
 
-def _of_load(load: PlannedLoad, what: str, here_s: float, loaded_s: float) -> tuple[float, float, float]:
-    """(mean, sure, variance) of what one load brings in `here_s` of its `loaded_s` seconds.
+def _of_load(load: PlannedLoad, what: str, here: list[Span], loaded_s: float) -> tuple[float, float, float]:
+    """(mean, sure, variance) of what one load brings in these stretches of its `loaded_s` seconds.
 
-    A load that changes its rate brings its lowest rate for sure, and what its highest cannot have put elsewhere.
+    A load that changes its rate brings its lowest rate for sure, and what its highest cannot have put elsewhere. A
+    trace is counted.
     """
     assert load.rate_mean is not None
     low = load.rate_mean if load.rate_min is None else load.rate_min
     high = max(load.rate_mean, load.rate_max or 0.0)
-    share = _share(load, what)
+    share, here_s = _share(load, what), length(here)
+    if load.curve is not None:
+        mean = load.curve.among(here) * share
+        return mean, load.curve.sure(here) * share, mean * max(1.0, share) if share != 1.0 else 0.0
     mean = load.rate_mean * here_s * share
     sure = max(low * here_s, load.rate_mean * loaded_s - high * (loaded_s - here_s)) * share
     # The gaps of one request come together, so the luck is in the requests.

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assertions.curve import Curve
+
 
 @dataclass(frozen=True)
 class Expect:
@@ -79,6 +81,7 @@ class PlannedLoad:
     stream_share: float = 1.0
     output_tokens: float | None = None  # a reply's, in the middle; None: only the trace knows
     timeout_s: float | None = None  # how long its clients wait
+    curve: Curve | None = None  # of a trace, which the plan has counted
 
 
 def faults_of(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedFault, ...]:
@@ -149,12 +152,13 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
         arrivals_planned=record.get("arrivals_planned"),
         period_s=record.get("period_s"),
         rate_min=_rate_min(words, record.get("rate_mean")),
-        by_chance=words.get("arrivals") != "constant",
+        by_chance=words.get("arrivals") not in ("constant", "trace"),
         answered_share=max(0.0, 1 - malformed) * max(0.0, 1 - cancelled),
         malformed_share=malformed,
         stream_share=1.0 if stream is None else float(stream),
         output_tokens=_middle(words.get("output_tokens")),
         timeout_s=words.get("timeout"),
+        curve=Curve.read(record.get("arrivals_by_second")),
     )
 
 

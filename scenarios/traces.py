@@ -69,6 +69,16 @@ def replay(load: Load) -> Iterator[ReplayRow]:
         start_s, lap = t_s + max((t_s - start_s) / max(1, rows - 1), 0.001), lap + 1
 
 
+def by_second(load: Load, until_s: int) -> list[int]:
+    """How many rows of a load's trace come in second 0, 1, 2, ... up to `until_s`, after scaling."""
+    counts = [0] * until_s
+    for row in replay(load):
+        if row.t_s >= until_s:
+            break
+        counts[int(row.t_s)] += 1
+    return counts
+
+
 def read_trace(path: Path) -> Iterator[TraceRow]:
     """The rows of a file as recorded. `TraceProblem` when a row can't be read or goes back in time."""
     first_ns: int | None = None

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from assertions import expression
-from assertions.brief import Brief
+from assertions.brief import Brief, PlannedLoad
 from assertions.case import Case, Judge
 from assertions.rows import DROPPED
 from assertions.verdict import Evidence, Judged, State
@@ -107,11 +107,22 @@ def _shortfall(case: Case) -> list[Evidence]:
     for load in case.brief.loads:
         if load.arrivals_planned is None:
             continue
-        planned, came = load.arrivals_planned, int(np.count_nonzero(requests.load.among(load.id)))
+        planned, came = _promised(case, load), int(np.count_nonzero(requests.load.among(load.id)))
         slack = SHORTFALL_SHARE * planned + SHORTFALL_SD * math.sqrt(planned)
         if came < planned - slack - held:
-            found.append(Evidence(None, None, f"{load.id}: {came} arrivals, {planned} were planned"))
+            found.append(Evidence(None, None, f"{load.id}: {came} arrivals, {planned:.0f} were planned"))
     return found
+
+
+def _promised(case: Case, load: PlannedLoad) -> float:
+    """What the plan promised; of a trace, what it holds for as long as the load really went on."""
+    assert load.arrivals_planned is not None
+    ends = [end_ns for _, end_ns in case.spans("recovery")]
+    starts = [start_ns for start_ns, _ in case.spans("warmup")]
+    if load.curve is None or not ends or not starts:
+        return load.arrivals_planned
+    paused_ns = sum(end_ns - start_ns for start_ns, end_ns in case.spans("quiesce"))
+    return load.curve.by((ends[-1] - starts[0] - paused_ns) / NS)
 
 
 def _held(case: Case) -> float:

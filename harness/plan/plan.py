@@ -1,6 +1,7 @@
 """The plan of a run: everything that is decided before anything starts, in one record that is written as plan.json."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,12 +24,16 @@ from scenarios.fault import Completed
 from scenarios.problems import Problem, ScenarioProblems
 from scenarios.read import Document
 from scenarios.schema import Scenario
+from scenarios.traces import by_second
 
 CAPABILITIES = {
     "builtin": ("arm", "ledger", "kv_live", "pid", "exact"),
     "command": ("pid",),
     "url": (),
 }
+
+KNOWN_TIMES, KNOWN_MAX_S = 4, 100_000
+"""How far a trace is counted: so many times the planned time of the load, and at most a day and a bit."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Plan:
     phases: tuple[PlannedPhase, ...]
     occurrences: tuple[Occurrence, ...]
     forecasts: dict[str, Forecast]
+    by_second: dict[str, list[int]]
+    """Arrivals of each trace load in every second of load time, beyond the planned end for the cures' sake."""
     cost: Cost
     needs: tuple[Need, ...] = ()
 
@@ -113,6 +120,8 @@ class Plan:
             "rate_max": seen.rate_max,
             "arrivals_planned": planned,
             "period_s": seen.period_s,
+            # One text: a night has 30,000 seconds, and each would have a line of its own.
+            "arrivals_by_second": " ".join(map(str, self.by_second[load_id])) if load_id in self.by_second else None,
         }
 
 
@@ -123,6 +132,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
     planned = occurrences(scenario, trial_s(phases))
     load_s = sum(phase.planned_s for phase in phases if phase.name in ("warmup", "baseline", "trial", "recovery"))
     forecasts = {load.id: forecast(load, (0.0, load_s)) for load in scenario.load}
+    known_s = min(math.ceil(load_s * KNOWN_TIMES), KNOWN_MAX_S)
     cost = _cost(phases, forecasts, load_s / scenario.canary.every)
     problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
     problems += [
@@ -140,6 +150,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
         phases=phases,
         occurrences=tuple(planned),
         forecasts=forecasts,
+        by_second={load.id: by_second(load, known_s) for load in scenario.load if load.trace is not None},
         cost=cost,
     )
     found = needs(Brief.from_plan(plan.to_json()))

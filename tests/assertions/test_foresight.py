@@ -29,7 +29,7 @@ def soak(*faults: dict[str, Any], **load: Any) -> Recorded:
     run.plan["scenario"]["load"] = [{"id": "chat", "group": "chat", "probe": False, "arrivals": "poisson"} | load]
     run.plan["load"] = [
         {"id": "chat", "rate_mean": 4.0, "rate_max": 4.0, "arrivals_planned": 400, "period_s": None}
-        | {key: load[key] for key in ("rate_mean", "rate_max") if key in load}
+        | {key: load[key] for key in ("rate_mean", "rate_max", "arrivals_by_second") if key in load}
     ]
     pattern = run.plan["faults"][0]
     run.plan["faults"], run.plan["scenario"]["fault"] = [], []

@@ -159,3 +159,40 @@ def test_server_seen_from_outside_has_what_it_shows_and_nothing_is_planned_that_
     watched = states("metrics = 'http://127.0.0.1:8000/metrics'\npid = 1\n")
     assert watched["reclamation"] == "planned"
     assert watched["invariants"] == watched["leak.kv_live"] == "not_judged"
+
+
+def trace_of(folder: Path, seconds: list[int]) -> str:
+    """A trace load whose file has so many rows in each second."""
+    stamps = [second + n / (rows + 1) for second, rows in enumerate(seconds) for n in range(rows)]
+    lines = [f"2023-11-16 18:{int(t_s) // 60:02}:{t_s % 60:010.7f},20,5" for t_s in stamps]
+    (folder / "trace.csv").write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]) + "\n")
+    return f"{{ id = 'flood', arrivals = 'trace', trace = {{ file = '{folder / 'trace.csv'}' }} }}"
+
+
+def test_trace_is_counted_second_by_second_so_that_a_quantile_of_its_replay_can_be_planned(tmp_path: Path):
+    seconds = [8, 0, 0, 16] * 75
+    text = SMALL.replace('{ id = "chat", rate = "2/s" }', trace_of(tmp_path, seconds))
+    plan = plan_of(text + "[[check]]\nthat = 'e2e.p95 < 2s'\n")
+    recorded = plan.to_json()["load"][0]["arrivals_by_second"].split()
+    assert [int(each) for each in recorded][:100] == seconds[:100]
+    assert plan.phases[0].planned_s == pytest.approx(3.12, abs=0.2)  # the tenth request, not ten at the mean rate
+    silent = SMALL.replace('{ id = "chat", rate = "2/s" }', trace_of(tmp_path, [8, 0, 0, 16] * 4))
+    with pytest.raises(ScenarioProblems, match="0 are sure to come"):
+        plan_of(silent + "[[check]]\nthat = 'e2e.p95 < 2s'\n")
+
+
+def test_warmup_and_a_trial_by_work_last_as_long_as_the_trace_takes_for_them(tmp_path: Path):
+    text = SMALL.replace('{ id = "chat", rate = "2/s" }', trace_of(tmp_path, [10, *[0] * 19, *[5] * 60]))
+    text = text.replace('trial = "60s"', "trial = { completed = 50 }")
+    warmup, _, trial, *_ = plan_of(text).phases
+    assert warmup.planned_s < 1.0
+    assert trial.planned_s == pytest.approx(20 + 10 - 5 - warmup.planned_s, abs=0.5)
+
+
+def test_drawn_load_has_no_curve_in_the_plan():
+    assert plan_of(SMALL).to_json()["load"][0]["arrivals_by_second"] is None
+
+
+def test_drawn_load_brings_the_rest_of_the_warmup_when_the_trace_is_over(tmp_path: Path):
+    mixed = SMALL.replace('{ id = "chat", rate = "2/s" }', '{ id = "chat", rate = "2/s" }, ' + trace_of(tmp_path, [6]))
+    assert plan_of(mixed).phases[0].planned_s == pytest.approx(2.0)
