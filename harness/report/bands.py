@@ -4,6 +4,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from assertions.judges.tokens import TWIN
 from harness.report.source import Source
 
 NS = 1e-9
@@ -71,20 +72,27 @@ def fires(source: Source) -> tuple[tuple[str, tuple[float, ...]], ...]:
     )
 
 
-def canaries(source: Source) -> tuple[tuple[CanaryDot, ...], tuple[tuple[str, int], ...]]:
+def canaries(source: Source) -> tuple[CanaryDot, ...]:
     requests = source.history.requests
-    dots, counts = [], Counter[str]()
+    dots = []
     for canary in source.history.canaries:
-        state = canary.state or "unknown"
-        counts[state] += 1
-        row = requests.row_of.get(canary.request)
+        row = None if canary.reference == TWIN else requests.row_of.get(canary.request)
         if row is not None:
             ended_ns = float(requests.end_ns[row])
             t_ns = requests.start_of(row) if math.isnan(ended_ns) else ended_ns
-            dots.append(CanaryDot(t_ns * NS, state, canary.request))
+            dots.append(CanaryDot(t_ns * NS, canary.state or "unknown", canary.request))
     dots.sort(key=lambda dot: dot.t_s)
     shown = _thinned([dot.state != "equal" for dot in dots])
-    return tuple(dots[index] for index in shown), tuple(sorted(counts.items()))
+    return tuple(dots[index] for index in shown)
+
+
+def compared(source: Source) -> tuple[tuple[str, str, int], ...]:
+    """(canary | bystander, state, how many): all of them, also those that are not drawn."""
+    counts = Counter(
+        ("bystander" if canary.reference == TWIN else "canary", canary.state or "unknown")
+        for canary in source.history.canaries
+    )
+    return tuple((kind, state, number) for (kind, state), number in sorted(counts.items(), reverse=True))
 
 
 def _thinned(keep: list[bool]) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions.history import Floats, Requests
-from harness.report.bands import CanaryDot, FaultBand, PhaseBand, canaries, fault_bands, fires, phase_bands
+from harness.report.bands import CanaryDot, FaultBand, PhaseBand, canaries, compared, fault_bands, fires, phase_bands
 from harness.report.downsample import POINTS_MAX, grid, min_max
 from harness.report.figures import percentile
 from harness.report.outcomes import GOOD, ttft_s
@@ -49,7 +49,7 @@ class Timeline:
     faults: tuple[FaultBand, ...]
     fires: tuple[tuple[str, tuple[float, ...]], ...]  # fault id -> when it fired
     canaries: tuple[CanaryDot, ...]
-    canary_counts: tuple[tuple[str, int], ...]  # all of them, also those that are not drawn
+    compared: tuple[tuple[str, str, int], ...]  # canaries and bystanders: kind, state, how many
     by_phase: tuple[PhaseRow, ...]
 
 
@@ -68,9 +68,9 @@ def timeline(source: Source, requests: Requests) -> Timeline:
         _gauge("server", "Private memory of the server", "bytes", "server", "server.rss_anon", source, end_s),
         _gauge("load", "Private memory of the load generator", "bytes", "load", "load.rss_anon", source, end_s),
     )
-    dots, dot_counts = canaries(source)
     by_phase = tuple(phase_row(band, requests, sampled, tokens) for band in phases)
-    return Timeline(0.0, end_s, charts, phases, fault_bands(source), fires(source), dots, dot_counts, by_phase)
+    faults, dots = fault_bands(source), canaries(source)
+    return Timeline(0.0, end_s, charts, phases, faults, fires(source), dots, compared(source), by_phase)
 
 
 def _rates(requests: Requests, end_s: float) -> Chart:

@@ -48,6 +48,7 @@ class _History:
         self._phases()
         self._requests()
         self._canaries()
+        self._twins()
         self._faults()
         self._series()
         self._around()
@@ -186,6 +187,13 @@ class _History:
                 state=state,
             )
             t_s += 5.0
+
+    def _twins(self) -> None:
+        """Bystanders held against their fault-free twins: rows of the load, not canaries."""
+        query = """SELECT id FROM request JOIN reply ON request = id
+                   WHERE kind = 'load' AND outcome = 'ok' ORDER BY sent_ns LIMIT 9"""
+        for (name,) in self.connection.execute(query).fetchall():
+            self.put("canary", request=name, reference="twin", compared=1, state="equal")
 
     def _faults(self) -> None:
         for fault, n, do, (start_s, end_s), by in (

@@ -116,3 +116,12 @@ def test_a_folder_with_nothing_of_a_run_is_refused(tmp_path: Path) -> None:
 def test_the_same_story_gives_the_same_model(tmp_path: Path, failed: Report, failed_run: Path) -> None:
     shutil.copytree(failed_run, tmp_path / "copy")
     assert model.read(tmp_path / "copy") == failed
+
+
+def test_bystanders_are_counted_apart_and_are_no_dots_among_the_canaries(failed: Report) -> None:
+    of_kind = {
+        kind: sum(n for each, _, n in failed.timeline.compared if each == kind) for kind in ("canary", "bystander")
+    }
+    assert of_kind["bystander"] == 9
+    assert of_kind["canary"] == len(failed.timeline.canaries)
+    assert all(dot.request.startswith("canary") for dot in failed.timeline.canaries)

@@ -249,3 +249,10 @@ def test_the_vendored_chart_library_is_the_published_one_with_its_licence() -> N
     for name, digest in published.items():
         assert hashlib.sha256((vendor / name).read_bytes()).hexdigest() == digest
     assert "MIT" in (vendor / "uPlot-LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_the_page_names_canaries_and_bystanders_apart(failed: Report) -> None:
+    key = html.render(failed).split('class="key"')[1].split("</ul>")[0]
+    assert re.search(r"bystander <span[^>]*>●</span> equal: 9<", key)
+    canaries = sum(number for kind, _, number in failed.timeline.compared if kind == "canary")
+    assert f"{canaries} canary answers" in html.render(failed)
