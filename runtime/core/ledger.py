@@ -59,7 +59,10 @@ class Ledger:
                 if item not in left:
                     raise KeyError(f"{owner} gives back {pool} {item}, which it does not hold")
                 left.remove(item)
-            owners[owner] = left
+            if left:
+                owners[owner] = left
+            else:
+                del owners[owner]
         else:
             owners.pop(owner, None)
         holders = self._holders[pool]
