@@ -16,10 +16,13 @@ from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
 from runtime.device.cpu import CpuDevice
 from runtime.device.malloc import keep_freed_memory
+from runtime.device.torch_mover import TorchMover
+from runtime.device.torch_segments import TorchSegments
 from runtime.engine import Engine, Status
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
-from runtime.knobs import Knobs, read_knobs
+from runtime.knobs import Knobs, limits_of, read_knobs
+from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
@@ -30,7 +33,6 @@ from runtime.models.paged import PagedModel
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import warm_up
 from runtime.points import catalogue
-from runtime.scheduling.scheduler import Limits
 from runtime.server.ports import Witness
 
 
@@ -108,10 +110,15 @@ class Runtime:
         knobs = self._knobs
         torch.set_num_threads(knobs.torch_threads)
         warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens)
-        device = CpuDevice({"": self._paged_model}, self._pool.plane, self.env, threads=knobs.torch_threads)
-        limits = Limits(knobs.token_budget, knobs.seqs_max, knobs.waiting_max)
+        pool, segments = self._pool, TorchSegments()
+        kv = self._paged_model.kv
+        mover = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
+        device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=mover)
+        self._pools, swap = host_memory(
+            self.env, pool, segments, mover.block_bytes, knobs.swap_blocks, device.copy, segments.move
+        )
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
-        self._engine = Engine(self.env, device, self._pool, sink, self.mailbox, limits, bounds)
+        self._engine = Engine(self.env, device, pool, sink, self.mailbox, limits_of(knobs), bounds, swap)
         self._device = device
         threading.Thread(target=self._serve, args=[self._engine], name="engine", daemon=True).start()
 

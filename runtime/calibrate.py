@@ -26,7 +26,7 @@ from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Device, Ticket
-from runtime.core.work import Claim, Sampling, Work
+from runtime.core.work import Claim, Copy, Sampling, Work
 from runtime.device.costs import CostTable
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
@@ -212,6 +212,9 @@ class _Seen:
     def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
         self.work = work
         return self._device.launch(work, reads, writes)
+
+    def copy(self, copy: Copy) -> Ticket:
+        return self._device.copy(copy)
 
     def close(self) -> None:
         self._device.close()

@@ -13,12 +13,13 @@ from runtime.contract.step import step_io
 from runtime.contract.violation import ContractViolation
 from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit, end_of
 from runtime.core.env import Env
-from runtime.core.errors import DeviceLost, Draining, LaunchError, OutOfBlocks, RuntimeFailure
+from runtime.core.errors import DeviceLost, Draining, LaunchError, RuntimeFailure
 from runtime.core.ports import Device, Ticket
 from runtime.core.work import Sampled, StepResult
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
 from runtime.memory.paged import PagedPool, PoolCount
+from runtime.memory.swap import SwapSpace
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.bound import StepBinder
 from runtime.scheduling.request import Phase, Request
@@ -31,6 +32,8 @@ class Status:
 
     running: int = 0
     waiting: int = 0
+    swapped: int = 0
+    """Of those that wait: with their KV on the host."""
     kv: PoolCount = field(default_factory=lambda: PoolCount(0, 0, 0, 0))
     steps: int = 0
     prompt_tokens: int = 0
@@ -64,7 +67,15 @@ class Engine:
     """Requests in through `mailbox`, outputs out through `sink`, everything else through `env`."""
 
     def __init__(
-        self, env: Env, device: Device, pool: PagedPool, sink: Sink, mailbox: Mailbox, limits: Limits, bounds: Bounds
+        self,
+        env: Env,
+        device: Device,
+        pool: PagedPool,
+        sink: Sink,
+        mailbox: Mailbox,
+        limits: Limits,
+        bounds: Bounds,
+        swap: SwapSpace | None = None,
     ) -> None:
         self.mailbox = mailbox
         self.status = Status()
@@ -75,7 +86,8 @@ class Engine:
         self._device = device
         self._pool = pool
         self._sink = sink
-        self._scheduler = Scheduler(env, pool, limits)
+        self._scheduler = Scheduler(env, pool, limits, lambda request, why: self._end(request, end_of(why)), swap)
+        self._preemption = self._scheduler.preemption
         self._watchdog = Watchdog(env, bounds)
         self._binder = StepBinder(env, step_io(limits.token_budget, limits.seqs_max, pool.blocks), pool.block_tokens)
         self._requests: dict[str, Request] = {}
@@ -94,19 +106,19 @@ class Engine:
         for ticket in self._env.ledger.settle():
             self._land(ticket)
         self._guard()
-        self.leap()
+        if not self._preemption.copies:
+            self.leap()
         self._launch_next()
         self._publish()
 
     def wait_s(self) -> float | None:
         """How long there is nothing to do unless mail or a completion comes; None means for ever."""
-        due = self._watchdog.next_ns(self._flight.ticket if self._flight else None)
+        due = self._watchdog.next_ns(self._in_flight())
         return None if due is None else max(0.0, (due - self._env.clock.now_ns()) / 1e9)
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The reclamation audit, on the engine's thread; from another thread post a Call."""
-        flight = self._flight.ticket if self._flight else None
-        return audit(self._env, self._pool, self._requests.keys(), flight, scope)
+        return audit(self._env, self._pool, self._requests.keys(), len(self._in_flight()), scope)
 
     def drain(self) -> None:
         """Refuse new requests from now on; those inside end by themselves."""
@@ -153,19 +165,29 @@ class Engine:
 
     # -- completions --------------------------------------------------------------------------------------------------
 
+    def _in_flight(self) -> tuple[Ticket, ...]:
+        copies = tuple(self._preemption.copies)
+        return copies if self._flight is None else (self._flight.ticket, *copies)
+
     def _land(self, ticket: Ticket) -> None:
-        """A launch is done: advance its requests, or repeat it once, or fail it."""
+        """A launch or a copy is done. A launch: advance its requests, or repeat it once, or fail it."""
+        now_ns = self._progress_ns = self._env.clock.now_ns()
+        self._watchdog.lost(ticket, now_ns)
+        self._watchdog.over(ticket)
+        if ticket in self._preemption.copies:
+            self._preemption.landed(ticket)
+            if isinstance(ticket.error, DeviceLost):
+                self._die(ticket.error)
+            return
         flight = self._flight
         assert flight is not None and flight.ticket is ticket, "a launch completed that is not in flight"
-        self._watchdog.lost(ticket, self._env.clock.now_ns())
         self._flight = None
-        self._progress_ns = self._env.clock.now_ns()
         if ticket.error is not None:
             self._failed(flight.batch, flight.repeats, ticket.error)
             return
         assert ticket.result is not None, "a launch completed with neither a result nor an error"
         self._refuse_corrupt(ticket.result)
-        now_ns = self._env.clock.now_ns()
+        self._scheduler.learn(flight.batch, (ticket.done_ns or now_ns) - ticket.launched_ns)
         for row, sampled in zip(flight.batch.rows, ticket.result.sampled, strict=True):
             if row.request.phase is not Phase.ENDED:
                 self._advance(row.request, row.tokens, sampled, now_ns)
@@ -205,8 +227,9 @@ class Engine:
             self._env.marks.hit("guard.cancelled")
             self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.phase}")
             self._end(request, End("timeout", 504, "deadline_exceeded", "the request's deadline has passed"))
-        if self._flight is not None and self.fatal is None and self._watchdog.lost(self._flight.ticket, now_ns):
-            self._die(DeviceLost(f"step {self._flight.ticket.work.step} hangs past the fatal bound"))
+        for ticket in self._in_flight():
+            if self._watchdog.lost(ticket, now_ns) and self.fatal is None:
+                self._die(DeviceLost(f"{ticket.work} hangs past the fatal bound"))
 
     def _die(self, failure: DeviceLost) -> None:
         """Nothing can be trusted any more: one explicit error for every open request, then no launch ever again."""
@@ -220,22 +243,14 @@ class Engine:
 
     def _launch_next(self) -> None:
         """The next batch of the plan in hand, or of a new one."""
-        while self._flight is None and self.fatal is None and (self._due or self._plan()):
+        while self._flight is None and self.fatal is None:
+            self._due.extend(() if self._due else self._scheduler.plan())
+            if not self._due:
+                return
             batch = self._due.popleft()
             rows = tuple(row for row in batch.rows if row.request.phase is Phase.RUNNING)
             if rows:
                 self._launch(Batch(batch.model_key, rows), repeats=0)
-
-    def _plan(self) -> bool:
-        """Ask the scheduler until there is something to launch or nobody left to reject."""
-        while True:
-            plan = self._scheduler.plan()
-            self._due.extend(plan.batches)
-            if not plan.rejected:
-                return bool(self._due)
-            for request in plan.rejected:
-                text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
-                self._end(request, end_of(OutOfBlocks(text)))
 
     def _launch(self, batch: Batch, repeats: int) -> None:
         self._steps += 1
@@ -298,6 +313,7 @@ class Engine:
         self.status = Status(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
+            swapped=sum(one.swapped is not None for one in self._scheduler.waiting),
             kv=kv,
             steps=self._steps,
             prompt_tokens=self._prompt_tokens,

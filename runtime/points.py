@@ -9,9 +9,9 @@ from runtime.server.points import POINTS as SERVER
 
 PLANNED = tuple(
     "memory.alloc memory.reset memory.defrag "
-    "device.event.record device.event.wait device.copy.h2d device.copy.d2h device.mem_info "
+    "device.event.record device.event.wait device.mem_info "
     "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.read weights.unpack "
-    "sched.preempt swap.out swap.in group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
+    "group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
 )
 
 
@@ -28,6 +28,6 @@ MARKS = frozenset(
     "contract.violation contract.rebuilt contract.cache_refused kv.out_of_blocks kv.evict kv.preempt kv.reject "
     "kv.unpublished kv.tag_breach admit.refused cancel.delivered engine.step_repeated engine.step_failed "
     "device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error "
-    "memory.out_of_memory memory.reject memory.defrag_failed".split()
+    "swap.out swap.in swap.refused swap.failed memory.out_of_memory memory.reject memory.defrag_failed".split()
 )
 """What the runtime counts by name; a test holds this list against the code."""

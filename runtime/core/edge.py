@@ -32,6 +32,8 @@ class Submit:
     stop_tokens: frozenset[int] = frozenset()
     group: str = ""
     model_key: str = ""
+    priority: int = 0
+    """Higher goes first; see runtime/scheduling/rank.py."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ RuntimeFailure
 |- OutOfBlocks         recoverable       429 out_of_blocks       the ladder ran out: evict, release, preempt, reject
 |- Refused             recoverable       429 <its reason>        admission said no
 |- MailboxFull         recoverable       429 queue_full          the engine's bounded inbox is full
+|- Preempted           recoverable       429 preempted           others took its place, and it has no time to come back
+|- SwapRefused         recoverable       (none)                  KV can't go to the host, or come back
 |- LaunchError         recoverable       500 launch_failed       one launch failed; the step is repeated once
 |- KvCorruption        after clean-up    500 kv_corruption       a KV block did not hold what its owner wrote
 |- Draining            recoverable       503 draining            the server is about to stop
@@ -56,6 +58,19 @@ class Draining(RuntimeFailure):
 
     http = 503
     code = "draining"
+
+
+class Preempted(RuntimeFailure):
+    """The request gave its blocks to others and could not be finished before its deadline."""
+
+    http = 429
+    code = "preempted"
+
+
+class SwapRefused(RuntimeFailure):
+    """There is no way to or from the host now. Never seen by a client: the KV is computed again."""
+
+    code = "swap_refused"
 
 
 class LaunchError(RuntimeFailure):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.core.work import Claim, StepResult, Work
+from runtime.core.work import Claim, Copy, StepResult, Work
 
 
 class Clock(Protocol):
@@ -17,10 +17,11 @@ class Clock(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A launch in flight. The device fills `done_ns` and either `result` or `error`, then reports it to the ledger."""
+    """A launch or a copy in flight. The device fills `done_ns`, and `error` or a launch's `result`, then reports it to
+    the ledger."""
 
     seq: int
-    work: Work
+    work: Work | Copy
     launched_ns: int
     done_ns: int | None = None
     result: StepResult | None = None
@@ -33,7 +34,8 @@ class Ticket:
 
 
 class Device(Protocol):
-    """Runs work in launch order. `launch` returns at once on every device; completion goes to `Ledger.complete`."""
+    """Runs launches and copies in the order in which they came. Both calls return at once on every device; completion
+    goes to `Ledger.complete`."""
 
     def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
         """Queue one step.
@@ -41,6 +43,10 @@ class Device(Protocol):
         `reads` are checked against the tag plane before this step's own tags are stamped; `writes` are the blocks
         that `work.slots` falls into. Raises LaunchError when the device refused it at once: nothing then ran.
         """
+        ...
+
+    def copy(self, copy: Copy) -> Ticket:
+        """Queue a copy. Raises LaunchError when the device refused it at once: nothing will be copied."""
         ...
 
     def close(self) -> None:

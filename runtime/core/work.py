@@ -1,4 +1,4 @@
-"""What the engine asks of a device in one launch, and what comes back: plain data, the same for torch and virtual time.
+"""What the engine asks of a device at once, and what comes back: plain data, the same for torch and virtual time.
 
 rows        one per request in the batch, each with `row_starts[r+1] - row_starts[r]` new tokens
 tokens      flat over all rows: token id, position in its sequence, and the KV slot it is written to
@@ -7,6 +7,7 @@ slot        block * block_tokens + offset; a row's whole past is reached through
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +59,32 @@ class Work:
     def tokens(self) -> int:
         """New tokens in this launch."""
         return len(self.token_ids)
+
+    def __str__(self) -> str:
+        return f"step {self.step}"
+
+
+class Way(StrEnum):
+    """Between device and host."""
+
+    OUT = "out"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """KV of one request, tags included, between its blocks and bytes on the host."""
+
+    request_id: str
+    way: Way
+    blocks: Sequence[int]
+    """In table order."""
+    segment: int
+    """Of the host pool, and the offset in it (bytes): block after block, `block_bytes` of the device each."""
+    offset: int
+
+    def __str__(self) -> str:
+        return f"swap {self.way} of {self.request_id}, {len(self.blocks)} blocks"
 
 
 @dataclass(frozen=True, slots=True)

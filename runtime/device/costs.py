@@ -33,6 +33,10 @@ class Costs(Protocol):
         """How long this launch takes."""
         ...
 
+    def copy_ns(self, seq: int, blocks: int) -> int:
+        """How long a copy of so many blocks takes; `seq` is its number on the device."""
+        ...
+
 
 @dataclass(frozen=True)
 class CostTable:
@@ -51,6 +55,8 @@ class CostTable:
     """Half the width of the spread about the cost, as a share of it."""
     error: dict[str, float]
     """Share by which it was off: step_p50, step_p90 (of single launches), total (predicted / measured - 1)."""
+    copy_block_ns: int = 20_000
+    """To copy one block to the host or back, beside `launch_ns` for the copy; a guess where it was not measured."""
 
     def __post_init__(self) -> None:
         assert list(self.decode_rows) == sorted(set(self.decode_rows)), "decode_rows must ascend"
@@ -72,7 +78,7 @@ class CostTable:
 
     def words(self) -> str:
         """One line for people: which table, and how far off."""
-        off = ", ".join(f"{name} {share:+.0%}" for name, share in self.error.items())
+        off = ", ".join(f"{name} {share:+.0%}" for name, share in self.error.items()) or "nobody knows how much"
         return f"cost table {self.name} ({self.made_on.get('cpu', '?')}, {self.made_on.get('date', '?')}); off by {off}"
 
     def to_json(self) -> dict[str, Any]:
@@ -98,17 +104,22 @@ class Priced:
         context = int(work.context_lens[decoding].sum()) // decodes if decodes else 0
         return self._jittered(work.step, self.table.launch_cost_ns(tokens - decodes, decodes, context))
 
-    def decode_ns(self, step: int, rows: int, context_sum: int) -> int:
-        """A launch of decode rows only, with so many tokens of KV in all once it is done."""
+    def decode_ns(self, step: int, rows: int, context_sum: int, at_ns: int | None = None) -> int:
+        """A launch of decode rows only, with so many tokens of KV in all once it is done. It begins at `at_ns` (None:
+        now)."""
         key = (rows, context_sum // rows)
         cost = self._decodes.get(key)
         if cost is None:
             if len(self._decodes) >= _REMEMBERED_MAX:
                 self._decodes.clear()
             cost = self._decodes[key] = self.table.launch_cost_ns(0, *key)
-        return self._jittered(step, cost)
+        return self._jittered(step, cost, at_ns)
 
-    def _jittered(self, step: int, cost_ns: int) -> int:
+    def copy_ns(self, seq: int, blocks: int) -> int:
+        """See Costs."""
+        return self._jittered(seq, self.table.launch_ns + blocks * self.table.copy_block_ns)
+
+    def _jittered(self, step: int, cost_ns: int, at_ns: int | None = None) -> int:
         # One multiply of the step's number: no stream of chance that another draw could shift.
         unit = ((step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
         return max(FLOOR_NS, round(cost_ns * (1.0 + self.table.jitter * unit)))
@@ -123,9 +134,10 @@ class Slowing(Priced):
         self._now_ns = now_ns
         self._growth = math.log1p(share) / over_ns
 
-    def _jittered(self, step: int, cost_ns: int) -> int:
-        # A launch is priced when it begins, leapt over or not: both ask at the same moment.
-        return super()._jittered(step, round(cost_ns * math.exp(self._growth * self._now_ns())))
+    def _jittered(self, step: int, cost_ns: int, at_ns: int | None = None) -> int:
+        # A launch is priced by the moment at which it begins, leapt over or not.
+        at_ns = self._now_ns() if at_ns is None else at_ns
+        return super()._jittered(step, round(cost_ns * math.exp(self._growth * at_ns)))
 
 
 def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:

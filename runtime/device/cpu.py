@@ -1,7 +1,8 @@
 """The CPU device: one worker thread that runs launches in order.
 
-    engine thread   launch(work) --> queue --> returns a ticket at once
+    engine thread   launch(work), copy(copy) --> queue --> returns a ticket at once
     worker thread   verify tags -> model -> stamp tags -> ticket done -> ledger.complete(ticket)
+                    move KV and its tags               ->
 
 The engine never waits on this thread, so a launch that hangs can't blind its watchdog. Each ticket is finished exactly
 once, by whoever took it from the queue: the worker, or `close`.
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 
 import torch
 
-from faults import Effect, Point
+from faults import Effect, Kind, Point
 from faults.actions import carry_out
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, StepResult, Work
-from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, phase_of
-from runtime.device.ports import StepModel, Tags
+from runtime.core.work import Claim, Copy, StepResult, Work
+from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, phase_of
+from runtime.device.ports import Mover, StepModel, Tags
 
 _FAREWELL_S = 0.5
 
@@ -29,22 +30,33 @@ _FAREWELL_S = 0.5
 @dataclass(frozen=True, slots=True)
 class _Launch:
     ticket: Ticket
-    reads: Sequence[Claim]
-    effect: Effect | None
+    work: Work | Copy
+    reads: Sequence[Claim] = ()
+    effect: Effect | None = None
     """Of a fault placed before the launch: waited for by the worker, since `launch` must not wait."""
 
 
 class CpuDevice:
     """Implements `runtime.core.ports.Device` with the models in `models`, by `Work.model_key`.
 
-    `threads` is torch's intra-op number for the whole process; None leaves it as it is.
+    `threads` is torch's intra-op number for the whole process; None leaves it as it is. Without `mover` it refuses
+    copies.
     """
 
-    def __init__(self, models: Mapping[str, StepModel], plane: Tags, env: Env, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, StepModel],
+        plane: Tags,
+        env: Env,
+        *,
+        threads: int | None = None,
+        mover: Mover | None = None,
+    ) -> None:
         self._models: Mapping[str, StepModel] = dict(models)
         self._plane = plane
         self._env = env
         self._threads = threads
+        self._mover = mover
         self._seq = 0
         self._queue: queue.SimpleQueue[_Launch | None] = queue.SimpleQueue()
         self._closed = False
@@ -60,13 +72,23 @@ class CpuDevice:
         if work.model_key not in self._models:
             known = ", ".join(repr(key) for key in self._models)
             raise LaunchError(f"no model {work.model_key!r} on this device; it has {known}")
-        effect = self._cross(DEVICE_LAUNCH, work, "before")
+        return self._put(work, reads, self._cross(DEVICE_LAUNCH, work, "before"))
+
+    def copy(self, copy: Copy) -> Ticket:
+        """Queue a copy and return at once. Raises LaunchError or DeviceLost when nothing will be copied."""
+        if self._lost is not None:
+            raise DeviceLost(str(self._lost))
+        if self._mover is None:
+            raise LaunchError("this device has no host memory to copy to")
+        return self._put(copy)
+
+    def _put(self, work: Work | Copy, reads: Sequence[Claim] = (), effect: Effect | None = None) -> Ticket:
         with self._door:
             if self._closed:
                 raise LaunchError("the device is closed")
             self._seq += 1
             ticket = Ticket(seq=self._seq, work=work, launched_ns=self._env.clock.now_ns())
-            self._queue.put(_Launch(ticket, reads, effect))
+            self._queue.put(_Launch(ticket, work, reads, effect))
         return ticket
 
     def close(self) -> None:
@@ -93,19 +115,22 @@ class CpuDevice:
             del launch  # while idle, keep no request's work alive
 
     def _run(self, launch: _Launch) -> None:
-        ticket = launch.ticket
+        ticket, work = launch.ticket, launch.work
         result: StepResult | None = None
         error: RuntimeFailure | None = None
         try:
-            result = self._step(launch)
+            if isinstance(work, Copy):
+                self._move(work)
+            else:
+                result = self._step(work, launch)
         except RuntimeFailure as failure:
             error = failure
         except Exception as failure:
-            error = LaunchError(f"step {ticket.work.step}: {type(failure).__name__}: {failure}")
+            error = LaunchError(f"{work}: {type(failure).__name__}: {failure}")
             error.__cause__ = failure
         if isinstance(error, DeviceLost):
             self._lost = error
-        held = self._cross(DEVICE_COMPLETE, ticket.work, "before")
+        held = None if isinstance(work, Copy) else self._cross(DEVICE_COMPLETE, work, "before")
         if held is None:
             self._finish(ticket, result, error)
         else:
@@ -113,8 +138,19 @@ class CpuDevice:
             arguments = (held, ticket, result, error)
             threading.Thread(target=self._finish_later, args=arguments, name="cpu-device-news", daemon=True).start()
 
-    def _step(self, launch: _Launch) -> StepResult:
-        work = launch.ticket.work
+    def _move(self, copy: Copy) -> None:
+        assert self._mover is not None, "a copy was taken without a mover"
+        effect = carry_out(cross_copy(self._env, copy, "before"))
+        carry_out(cross_copy(self._env, copy, "in_flight"))
+        if self._closed:
+            raise LaunchError("the device was closed while this copy was held up")
+        if effect is None:
+            self._mover.move(copy)
+        else:
+            assert effect.kind is Kind.DROP, f"a copy does not know {effect.kind}"
+        carry_out(cross_copy(self._env, copy, "after"))
+
+    def _step(self, work: Work, launch: _Launch) -> StepResult:
         carry_out(launch.effect)
         breaches = self._plane.verify(work, launch.reads)
         carry_out(self._cross(DEVICE_LAUNCH, work, "in_flight"))

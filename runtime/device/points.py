@@ -7,10 +7,12 @@ A device that owns a thread carries delays and hangs out on that thread; a virtu
 when some row has more than one new token, else "decode". Rows of several groups share a launch, so no group is passed.
 """
 
+from faults import Effect
 from faults.actions import delay, fail, hang, kill
-from faults.points import Point, Severity
+from faults.points import Action, Kind, Point, Severity
+from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError
-from runtime.core.work import Work
+from runtime.core.work import Copy, Way, Work
 
 DEVICE_LAUNCH = Point(
     name="device.launch",
@@ -48,7 +50,45 @@ DEVICE_COMPLETE = Point(
     scope=("phase", "request", "step"),
 )
 
-POINTS = (DEVICE_LAUNCH, DEVICE_COMPLETE)
+_COPY_PLACES = ("before", "in_flight", "after")
+_COPY_BREAKS = (
+    "one copy of a request's KV {way} the host: failed with nothing moved (before, in_flight) or moved in vain "
+    "(after), late, stuck, or called done with nothing moved (drop); blocks and bytes of others are untouched"
+)
+_COPY_ACTIONS = (
+    fail("error", LaunchError, symptom="mark:swap.failed", placements=_COPY_PLACES),
+    delay(symptom="mark:device.late", placements=_COPY_PLACES),
+    hang(symptom="mark:device.late", placements=_COPY_PLACES),
+    Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="mark:kv.tag_breach"),
+)
+
+DEVICE_COPY_D2H = Point(
+    name="device.copy.d2h",
+    layer="device",
+    breaks=_COPY_BREAKS.format(way="to"),
+    actions=_COPY_ACTIONS,
+    scope=("request",),
+)
+
+DEVICE_COPY_H2D = Point(
+    name="device.copy.h2d",
+    layer="device",
+    breaks=_COPY_BREAKS.format(way="from"),
+    actions=_COPY_ACTIONS,
+    scope=("request",),
+)
+
+POINTS = (DEVICE_LAUNCH, DEVICE_COMPLETE, DEVICE_COPY_D2H, DEVICE_COPY_H2D)
+
+
+def cross_copy(env: Env, copy: Copy, place: str) -> Effect | None:
+    """Cross the point of a copy's way."""
+    faults = env.faults
+    if not faults.armed:
+        return None
+    if copy.way is Way.OUT:
+        return faults.fire(DEVICE_COPY_D2H, place=place, request=copy.request_id)
+    return faults.fire(DEVICE_COPY_H2D, place=place, request=copy.request_id)
 
 
 def phase_of(work: Work) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from runtime.core.work import Breach, Claim, Sampled, Work
+from runtime.core.work import Breach, Claim, Copy, Sampled, Work
 
 
 class StepModel(Protocol):
@@ -11,6 +11,19 @@ class StepModel(Protocol):
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """Compute and sample; K and V of its tokens are written afterwards. May be repeated with the same work."""
+        ...
+
+
+class Mover(Protocol):
+    """Moves KV, tags included, between a request's blocks and its bytes on the host. Called as a StepModel is."""
+
+    @property
+    def block_bytes(self) -> int:
+        """What one block takes on the host."""
+        ...
+
+    def move(self, copy: Copy) -> None:
+        """The whole copy, at once."""
         ...
 
 

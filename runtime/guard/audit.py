@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from runtime.core.env import Env
-from runtime.core.ports import Ticket
 from runtime.memory.paged import PagedPool
 
 
@@ -26,9 +25,7 @@ class AuditRow:
     history: str
 
 
-def audit(
-    env: Env, pool: PagedPool, open_requests: Collection[str], flight: Ticket | None, scope: str
-) -> list[AuditRow]:
+def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: int, scope: str) -> list[AuditRow]:
     """All holdings, totals first. `scope` "live" permits holdings of open requests; "quiesce" and "drain" none."""
     now_ns = env.clock.now_ns()
     settled = scope != "live"
@@ -42,7 +39,7 @@ def audit(
     holdings = sum(items for held, _, items in ledger.outstanding() if held == pool.name)
     rows = [
         row("requests.open", "live", len(open_requests), 0 if settled else None, "requests"),
-        row("tickets.in_flight", "limbo", int(flight is not None), 0 if settled else None, "launches"),
+        row("tickets.in_flight", "limbo", in_flight, 0 if settled else None, "tickets"),
         row(f"{blocks}.live", "live", holdings, 0 if settled else None, "blocks"),
         row(f"{blocks}.cached", "cached", count.cached, None, "blocks"),
         row(f"{blocks}.limbo", "limbo", count.limbo, 0 if settled else None, "blocks"),
@@ -50,12 +47,16 @@ def audit(
         row(f"{blocks}.sum", "live", count.live + count.limbo + count.cached + count.free, count.total, "blocks"),
         row("prefix_index.stale", "live", pool.index.stale, 0, "digests"),
     ]
-    rows += [
-        row(f"{held}_blocks", "live", items, items if owner in open_requests and not settled else 0, "blocks", owner)
-        for held, owner, items in ledger.outstanding()
-    ]
-    rows += [
-        row(f"{entry.pool}_blocks", "limbo", len(entry.items), 0 if settled else None, "blocks", entry.owner)
-        for entry in ledger.limbo()
-    ]
+    for held, owner, items in ledger.outstanding():
+        unit = _unit(held, pool)
+        expected = items if owner in open_requests and not settled else 0
+        rows.append(row(f"{held}_{unit}", "live", items, expected, unit, owner))
+    for entry in ledger.limbo():
+        unit = _unit(entry.pool, pool)
+        rows.append(row(f"{entry.pool}_{unit}", "limbo", len(entry.items), 0 if settled else None, unit, entry.owner))
     return rows
+
+
+def _unit(held: str, pool: PagedPool) -> str:
+    """What the ledger counts of a pool."""
+    return "blocks" if held == pool.name else "spans"

@@ -1,4 +1,4 @@
-"""Deadlines of requests and of the launch in flight. It reads the engine's clock and never waits on work.
+"""Deadlines of requests and of what is in flight. It reads the engine's clock and never waits on work.
 
 deadline passed         the request is stopped, aborted and answered 504 now; its blocks wait for the launch
 launch later than late  counted once: device.late
@@ -6,6 +6,7 @@ launch hangs past fatal the device is given up: DeviceLost
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.core.env import Env
@@ -29,7 +30,7 @@ class Watchdog:
         self._late_ns = int(bounds.late_s * 1e9)
         self._fatal_ns = int(bounds.hang_fatal_s * 1e9)
         self._deadlines: list[tuple[int, int, Request]] = []
-        self._late: Ticket | None = None
+        self._late: set[Ticket] = set()
 
     def watch(self, request: Request) -> None:
         """Follow its deadline until it ends."""
@@ -44,24 +45,26 @@ class Watchdog:
                 gone.append(request)
         return gone
 
-    def lost(self, flight: Ticket | None, now_ns: int) -> bool:
-        """Whether the launch in flight hangs for good. Counts a late one on the way."""
-        if flight is None:
-            return False
+    def lost(self, flight: Ticket, now_ns: int) -> bool:
+        """Whether this launch or copy hangs for good. Counts a late one on the way."""
         age_ns = (flight.done_ns or now_ns) - flight.launched_ns
-        if age_ns >= self._late_ns and self._late is not flight:
-            self._late = flight
+        if age_ns >= self._late_ns and flight not in self._late:
+            self._late.add(flight)
             self._env.marks.hit("device.late")
-            self._env.tell("guard_trip", "device.late", f"step {flight.work.step}: {age_ns / 1e9:.3f} s in flight")
+            self._env.tell("guard_trip", "device.late", f"{flight.work}: {age_ns / 1e9:.3f} s in flight")
         return age_ns >= self._fatal_ns and not flight.done
 
-    def next_ns(self, flight: Ticket | None) -> int | None:
+    def over(self, flight: Ticket) -> None:
+        """It is not in flight any more."""
+        self._late.discard(flight)
+
+    def next_ns(self, flights: Sequence[Ticket]) -> int | None:
         """When `tick` next has something to see, if nothing else happens before."""
         due = []
         if self._deadlines:
             due.append(self._next_deadline())
-        if flight is not None:
-            due.append(flight.launched_ns + (self._fatal_ns if self._late is flight else self._late_ns))
+        for flight in flights:
+            due.append(flight.launched_ns + (self._fatal_ns if flight in self._late else self._late_ns))
         return min(due, default=None)
 
     def _next_deadline(self) -> int:

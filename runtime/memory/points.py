@@ -2,7 +2,7 @@
 
 from faults.actions import drop, fail
 from faults.points import Action, Kind, Point, Severity
-from runtime.core.errors import OutOfBlocks
+from runtime.core.errors import OutOfBlocks, SwapRefused
 
 _SCOPE = ("group", "pool", "phase", "request", "step")
 
@@ -38,4 +38,20 @@ KV_EVICT = Point(
     scope=_SCOPE,
 )
 
-POINTS = (KV_TAKE, KV_PUBLISH, KV_EVICT, MEMORY_FREE)
+SWAP_OUT = Point(
+    name="swap.out",
+    layer="memory",
+    breaks="KV can't go to the host, as if there were no room: who is preempted computes it again; its tokens stay",
+    actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
+    scope=_SCOPE,
+)
+
+SWAP_IN = Point(
+    name="swap.in",
+    layer="memory",
+    breaks="KV can't come back from the host: the request computes it again; its tokens stay",
+    actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
+    scope=_SCOPE,
+)
+
+POINTS = (KV_TAKE, KV_PUBLISH, KV_EVICT, MEMORY_FREE, SWAP_OUT, SWAP_IN)

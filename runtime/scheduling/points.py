@@ -1,8 +1,11 @@
-"""Fault points of the scheduler."""
+"""Fault points of the scheduler.
+
+plan() --before--> is anybody to go? --in_flight--> the one who goes is chosen --> swap, recompute or fail
+"""
 
 from faults.actions import fail
-from faults.points import Point
-from runtime.core.errors import Refused
+from faults.points import Action, Kind, Point
+from runtime.core.errors import Preempted, Refused
 
 SCHED_ADMIT = Point(
     name="sched.admit",
@@ -12,4 +15,18 @@ SCHED_ADMIT = Point(
     scope=("group", "request", "step"),
 )
 
-POINTS = (SCHED_ADMIT,)
+SCHED_PREEMPT = Point(
+    name="sched.preempt",
+    layer="scheduling",
+    breaks=(
+        "the last in rank is preempted though there is room (force), or who is preempted anyway ends with 429 instead "
+        "of coming back (fail, in_flight); tokens of all others, and of those who come back, stay as they are"
+    ),
+    actions=(
+        Action("force", Kind.LIE, symptom="mark:kv.preempt"),
+        fail("fail", Preempted, symptom="outcome:refused", placements=("in_flight",)),
+    ),
+    scope=("group", "phase", "request", "step"),
+)
+
+POINTS = (SCHED_ADMIT, SCHED_PREEMPT)

@@ -1,9 +1,11 @@
 """A request's life in the engine.
 
-1. waiting   in the queue, by order of arrival; holds nothing
+1. waiting   in the queue, by its rank; holds no blocks
 2. running   has blocks; `computed` chases `len(tokens)`: a chunk of the prompt a step, then one token a step
              with a known prefix it begins behind it: it shares the blocks of those who computed it
-   (2 -> 1)  preempted: blocks go back, `computed` falls to 0, its place in the queue and its tokens stay
+   (2 -> 1)  preempted: blocks go back, its place in the queue and its tokens stay. Either its KV is gone and `computed`
+             falls to 0, or it is `swapped`: its KV lies on the host, and `computed` still says how much of it there is
+   (1 -> 2)  a swapped one runs again at once, but is `copying` until its KV is back, and has no row before
 3. ended     exactly one End; blocks go back through limbo, a launch still in flight is ignored when it lands
 """
 
@@ -11,9 +13,12 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from runtime.core.edge import End, Ended, Submit
+from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
 from runtime.memory.prefix import BlockKey, KeyLine, salt_of
+from runtime.memory.swap import Swapped
 from runtime.memory.tags import TagLine
+from runtime.scheduling.rank import Rank
 
 
 class Phase(StrEnum):
@@ -32,25 +37,33 @@ class Request:
         "blocks",
         "cached",
         "computed",
+        "copying",
         "end",
         "first_ns",
         "generations",
         "id",
         "keys",
+        "launches",
         "limit",
         "line",
         "phase",
         "preempted",
         "published",
+        "rank",
         "seq",
         "submit",
+        "swapped",
         "tokens",
     )
 
-    def __init__(self, submit: Submit, seq: int, block_tokens: int, version: str = "") -> None:
+    def __init__(
+        self, submit: Submit, seq: int, block_tokens: int, version: str = "", rank: Rank | None = None
+    ) -> None:
         self.id = submit.request_id
         self.submit = submit
         self.seq = seq
+        self.rank = rank or Rank(submit.arrive_ns, seq)
+        """Who goes first."""
         self.phase = Phase.WAITING
         self.tokens: list[int] = list(submit.prompt)
         self.limit = len(submit.prompt) + submit.max_tokens
@@ -67,6 +80,12 @@ class Request:
         self.admit_ns: int | None = None
         self.first_ns: int | None = None
         self.preempted = 0
+        self.launches = 0
+        """That landed since it last began to run."""
+        self.swapped: Swapped | None = None
+        """Where its KV is, while it is not, or not yet, in blocks."""
+        self.copying: Ticket | None = None
+        """The copy that brings its KV back."""
         self.end: End | None = None
 
     @property
@@ -92,6 +111,7 @@ class Request:
         """A launch that computed `computed` of its tokens has completed, and may have drawn the next one."""
         self.line.extend(self.tokens[self.computed : self.computed + computed])
         self.computed += computed
+        self.launches += 1
         if sampled is not None:
             self.tokens.append(sampled.token)
             if self.first_ns is None:
@@ -114,9 +134,18 @@ class Request:
 
     def strip(self) -> list[int]:
         """Take all its blocks away; what it computed is gone with them."""
-        blocks, self.blocks, self.generations = self.blocks, [], []
-        self.computed = self.published = 0
+        self.computed = 0
         self.line = TagLine(self.line.block_tokens)
+        return self._without_blocks()
+
+    def park(self, swapped: Swapped) -> None:
+        """Its KV has gone to the host."""
+        self.swapped = swapped
+        self._without_blocks()
+
+    def _without_blocks(self) -> list[int]:
+        blocks, self.blocks, self.generations = self.blocks, [], []
+        self.published = 0
         return blocks
 
     def finish_by(self) -> str | None:

@@ -3,12 +3,11 @@
 After Yu et al. 2022 (Orca, iteration-level scheduling) and Agrawal et al. 2023 (SARATHI, chunked prefill). There are no
 prefill and decode modes: decodes go first since they cost one token each, then prompts that have begun, then the queue.
 
-When blocks run out, the ladder is: evict what is only cached, preempt the last to arrive (it keeps its place and
-recomputes what is not cached), and when nobody is left to wait for, reject.
+When blocks run out, the ladder is: evict what is only cached, preempt the last in rank (it keeps its place), and when
+nobody is left to wait for, reject. Blocks that are on their way back are waited for before anybody else is preempted.
 """
 
-from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runtime.core.edge import Submit
@@ -16,14 +15,20 @@ from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks
 from runtime.core.ports import Ticket
 from runtime.memory.paged import PagedPool
+from runtime.memory.swap import SwapSpace
 from runtime.scheduling.batch import Batch, Row
+from runtime.scheduling.places import Places
 from runtime.scheduling.points import SCHED_ADMIT
+from runtime.scheduling.preemption import Mode, Preemption, Refuse
+from runtime.scheduling.rank import rank_of
 from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.room import Room
+from runtime.scheduling.victims import last_behind, make_way
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one step and the queue may hold."""
+    """What one step and the queue may hold, and how those inside are treated."""
 
     token_budget: int = 512
     """New tokens a step, over all rows."""
@@ -31,87 +36,68 @@ class Limits:
     """Requests that run at once."""
     waiting_max: int = 256
     """Requests in the queue; one more is 429."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What to launch now, and who can never run."""
-
-    batches: tuple[Batch, ...] = ()
-    rejected: tuple[Request, ...] = ()
+    expected_output: float = 1.0
+    """Share of `max_tokens` that a request is expected to generate, when it is decided whether the pool can hold it
+    beside those that run. Below 1 lets more in, and preempts more."""
+    preemption: Mode = Mode.AUTO
+    ageing_s: float = 30.0
+    """Head start of each level of priority."""
+    quantum: int = 8
+    """Launches that a request may finish, once it runs, before one of higher priority takes its place."""
 
 
 class Scheduler:
-    """Decides who runs. Owns the queue and the running set; blocks belong to requests, by name."""
+    """Decides who runs. Owns the queue and the running set; blocks belong to requests, by name.
 
-    def __init__(self, env: Env, pool: PagedPool, limits: Limits) -> None:
-        self.waiting: list[Request] = []
-        self.running: list[Request] = []
+    `refuse` ends a request at once. `swap` None: who is preempted computes its KV again.
+    """
+
+    def __init__(
+        self, env: Env, pool: PagedPool, limits: Limits, refuse: Refuse, swap: SwapSpace | None = None
+    ) -> None:
+        self.places = Places()
+        self.preemption = Preemption(env, pool, self.places, swap, limits.preemption, refuse)
         self.prefix_queries = 0
         """Tokens of admitted requests that were looked for in the prefix index, and of these the ones found."""
         self.prefix_hits = 0
         self._env = env
         self._pool = pool
         self._limits = limits
+        self._refuse = refuse
+        self._space = Room(env, pool, self.places.running, limits.expected_output)
         self._admitted = 0
 
-    def plan(self) -> StepPlan:
-        """The next step. Call it only when no launch is in flight."""
-        rows: list[Row] = []
-        budget = self._limits.token_budget
-        decodes = [request for request in self.running if request.remaining == 1]
-        prompts = [request for request in self.running if request.remaining > 1]
-        for request in decodes + prompts:
-            if request.phase is Phase.RUNNING:  # not preempted by one before it
-                budget -= self._add(request, budget, rows)
-        while self.waiting and budget > 0 and len(self.running) < self._limits.seqs_max:
-            tokens = self._begin(self.waiting[0], budget, rows)
-            if not tokens:
-                break
-            budget -= tokens
-        if rows:
-            return StepPlan(batches=_by_model(rows))
-        return StepPlan(rejected=self._hopeless())
+    @property
+    def waiting(self) -> list[Request]:
+        """By rank."""
+        return self.places.waiting
+
+    @property
+    def running(self) -> list[Request]:
+        """By rank."""
+        return self.places.running
 
     def admit(self, submit: Submit) -> Request:
-        """Queue a request.
-
-        Raises InvalidRequest (it could never fit), MailboxFull (the queue is at its bound) or Refused.
-        """
-        tokens_max = len(submit.prompt) + submit.max_tokens
-        if self._pool.blocks_for(tokens_max) > self._pool.blocks:
-            capacity = self._pool.blocks * self._pool.block_tokens
-            raise InvalidRequest(
-                f"prompt and max_tokens need {tokens_max} tokens of KV, the pool holds {capacity}; ask for fewer",
-                param="max_tokens",
-                code="context_length_exceeded",
-            )
+        """Into the queue. Raises InvalidRequest, MailboxFull, Refused, and then nothing has changed."""
+        self._refuse_endless(submit)
         if len(self.waiting) >= self._limits.waiting_max:
             raise MailboxFull(len(self.waiting))
         faults = self._env.faults
         if faults.armed:
             faults.fire(SCHED_ADMIT, request=submit.request_id, group=submit.group)
-        request = Request(submit, self._admitted, self._pool.block_tokens, self._pool.version)
+        rank = rank_of(self._env.clock.now_ns(), self._admitted, submit.priority, self._limits.ageing_s)
+        request = Request(submit, self._admitted, self._pool.block_tokens, self._pool.version, rank)
         self._admitted += 1
-        self.waiting.append(request)
+        self.places.queue(request)
         return request
 
-    def remove(self, request: Request, after: Ticket | None) -> None:
-        """`request` has ended: out of every list, and its blocks back once `after` is done."""
-        (self.waiting if request.phase is Phase.WAITING else self.running).remove(request)
-        stage = request.stage
-        self._pool.release(request.id, request.strip(), after, group=request.submit.group, phase=stage)
-
-    def preempt(self, victim: Request) -> None:
-        """Back to its place in the queue; its KV is given up and computed again."""
-        self._env.marks.hit("kv.preempt")
-        self._env.ledger.note(victim.id, self._env.clock.now_ns(), f"preempted at {victim.computed} tokens")
-        victim.preempted += 1
-        stage = victim.stage
-        self._pool.release(victim.id, victim.strip(), None, group=victim.submit.group, phase=stage)
-        self.running.remove(victim)
-        victim.phase = Phase.WAITING
-        insort(self.waiting, victim, key=lambda request: request.seq)
+    def plan(self) -> tuple[Batch, ...]:
+        """What to launch now, one batch a model; empty when there is nothing to do. Call it only when no launch is in
+        flight."""
+        while True:
+            rows = self._rows()
+            if rows or not self._reject_hopeless():
+                return _by_model(rows)
 
     def publish(self, request: Request) -> None:
         """A launch has landed: others may share the blocks that it filled. Never earlier, their KV is not there yet."""
@@ -127,10 +113,67 @@ class Scheduler:
                 self._env.marks.hit("kv.unpublished")
         request.published = full
 
+    def learn(self, batch: Batch, took_ns: int) -> None:
+        """`batch` took so long. Launches of hardly more than decodes say nothing about prompts."""
+        if batch.tokens > 2 * len(batch.rows):
+            self.preemption.rates.computed(batch.tokens, took_ns)
+
+    def remove(self, request: Request, after: Ticket | None) -> None:
+        """`request` has ended: out of every list, and what it holds back once `after` is done."""
+        self.places.leave(request)
+        self.preemption.end(request, after)
+
+    # -- one plan -----------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[Row]:
+        rows: list[Row] = []
+        budget = self._limits.token_budget
+        self._make_way()
+        able = [request for request in self.running if request.copying is None]
+        decodes = [request for request in able if request.remaining == 1]
+        prompts = [request for request in able if request.remaining > 1]
+        for request in decodes + prompts:
+            if request.phase is Phase.RUNNING:  # not preempted by one before it
+                budget -= self._add(request, budget, rows)
+        while self.waiting and budget > 0 and len(self.running) < self._limits.seqs_max:
+            head = self.waiting[0]
+            if head.swapped is not None:
+                if not self._bring_back(head) and head.swapped is not None:
+                    break
+                continue  # it runs, or its KV is given up and it begins anew
+            tokens = self._begin(head, budget, rows)
+            if not tokens:
+                break
+            budget -= tokens
+        return rows
+
+    def _make_way(self) -> None:
+        """Before rows are given: who must leave for one that waits, or because a fault says so."""
+        last = last_behind(self.running, self.running[0].rank, ()) if self.running else None
+        if last is not None and self.preemption.forced():
+            self.preemption.preempt(last)
+            return
+        if not self.waiting:
+            return
+        head = self.waiting[0]
+        if any(one.submit.priority < head.submit.priority for one in self.running):
+            for victim in make_way(head, self.running, self._limits.quantum, self._enough_for(head)):
+                self.preemption.preempt(victim)
+
+    def _enough_for(self, head: Request) -> Callable[[Sequence[Request]], bool]:
+        """Whether `head` has a seat and room once these have left."""
+        cached = self._cached(head) if head.swapped is None else []
+
+        def enough(leaving: Sequence[Request]) -> bool:
+            seats = self._limits.seqs_max - len(self.running) + len(leaving)
+            return seats > 0 and self._space.fits(head, cached, leaving, soon=True)
+
+        return enough
+
     def _begin(self, request: Request, budget: int, rows: list[Row]) -> int:
         """Let the head of the queue in, behind what is cached of it; 0 when it has no room: it then holds nothing."""
         cached = self._cached(request)
-        if not self._fits(request, cached):
+        if not self._space.fits(request, cached):
             return 0
         if cached:
             request.begin_behind(cached, self._pool.share(request.id, cached))
@@ -142,6 +185,17 @@ class Scheduler:
             self.prefix_queries += len(request.tokens)
             self.prefix_hits += request.computed
         return tokens
+
+    def _bring_back(self, request: Request) -> bool:
+        """Let the head of the queue in again, with the KV that it has on the host. False: not now."""
+        assert request.swapped is not None
+        if not request.swapped.ticket.done or not self._space.fits(request, ()):
+            return False
+        try:
+            return self.preemption.bring_back(request)
+        except OutOfBlocks:
+            self._env.marks.hit("kv.out_of_blocks")
+            return False
 
     def _cached(self, request: Request) -> list[int]:
         """Blocks that hold its first tokens. Its last token is always computed, since the next is drawn from it."""
@@ -169,7 +223,7 @@ class Scheduler:
         return aligned - request.computed if aligned > request.computed else budget
 
     def _room(self, request: Request, tokens: int, rows: list[Row]) -> bool:
-        """Blocks for `tokens` tokens of `request`, preempting later arrivals that have no row yet if need be."""
+        """Blocks for `tokens` tokens of `request`, preempting those behind it that have no row yet if need be."""
         if tokens <= len(request.blocks) * self._pool.block_tokens:
             return True
         need = self._pool.blocks_for(tokens) - len(request.blocks)
@@ -179,42 +233,42 @@ class Scheduler:
                 return True
             except OutOfBlocks:
                 self._env.marks.hit("kv.out_of_blocks")
-                victim = self._victim(request, rows)
+                if self._space.coming(need):
+                    return False
+                victim = last_behind(self.running, request.rank, [row.request for row in rows])
                 if victim is None:
                     return False
-                self.preempt(victim)
+                self.preemption.preempt(victim)
                 if victim is request:
                     return False
 
-    def _victim(self, asking: Request, rows: list[Row]) -> Request | None:
-        """The last to arrive that runs and has no row in this plan; never one that arrived before who asks."""
-        planned = {row.request.id for row in rows}
-        behind = [one for one in self.running if one.seq >= asking.seq and one.id not in planned]
-        return max(behind, key=lambda one: one.seq, default=None)
-
     def _start(self, request: Request) -> None:
-        self.waiting.remove(request)
-        request.phase = Phase.RUNNING
-        insort(self.running, request, key=lambda one: one.seq)
+        self.places.start(request)
         if request.admit_ns is None:
             request.admit_ns = self._env.clock.now_ns()
             request.cached = request.computed
             self._env.ledger.note(request.id, request.admit_ns, "admitted")
 
-    def _fits(self, request: Request, cached: Sequence[int]) -> bool:
-        """Room for its whole context and one block for each request that already runs, so it does not preempt them.
-        Of `cached` blocks it needs no second one; those that nobody holds are room no longer."""
-        if not self.running:
-            return True
-        need = self._pool.blocks_for(len(request.tokens) + 1) - len(cached) + self._pool.index.idle_among(cached)
-        return need + len(self.running) <= self._pool.count().reclaimable
+    def _refuse_endless(self, submit: Submit) -> None:
+        """A request that can never be served to its end is a mistake of its client."""
+        total = len(submit.prompt) + submit.max_tokens
+        if self._pool.blocks_for(total) > self._pool.blocks:
+            raise InvalidRequest(
+                f"prompt and max_tokens need {total} tokens of KV, the pool holds "
+                f"{self._pool.blocks * self._pool.block_tokens}; ask for fewer",
+                param="max_tokens",
+                code="context_length_exceeded",
+            )
 
-    def _hopeless(self) -> tuple[Request, ...]:
+    def _reject_hopeless(self) -> bool:
         """With nothing running and nothing on its way back, who heads the queue waits for nobody: reject it."""
-        if self.running or not self.waiting or self._pool.count().limbo:
-            return ()
+        if self.running or not self.waiting or self._pool.count().limbo or self.preemption.copies:
+            return False
         self._env.marks.hit("kv.reject")
-        return (self.waiting[0],)
+        head = self.waiting[0]
+        text = f"no KV blocks for its {len(head.tokens)} tokens, and nothing to wait for"
+        self._refuse(head, OutOfBlocks(text))
+        return True
 
 
 def _by_model(rows: list[Row]) -> tuple[Batch, ...]:

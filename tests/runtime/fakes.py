@@ -9,17 +9,23 @@ from runtime.core.edge import Ended, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, Sampled, Sampling, StepResult, Work
+from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Way, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
+from runtime.memory.extents import Extents
 from runtime.memory.paged import PagedPool
 from runtime.memory.points import POINTS as MEMORY_POINTS
+from runtime.memory.span_pool import SpanPool
+from runtime.memory.swap import SwapSpace
 from runtime.memory.tags import TagPlane
+from runtime.memory.upstream import Reserve, Segments
 from runtime.scheduling.points import POINTS as SCHED_POINTS
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS = 4
 SECOND = 1_000_000_000
+HOST_BYTES = 4096
+"""A block on the host."""
 
 
 class SetClock:
@@ -49,6 +55,10 @@ class ManualDevice:
         self.refuse: list[Exception] = []
         """Raised by the next launches, first one first."""
         self.tokens_at: dict[int, int] = {}
+        self.copies: list[Ticket] = []
+        """In flight, oldest first."""
+        self.host: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        """(segment, offset) of a block on the host -> its tokens and tags."""
         self._env = env
         self._plane = plane
 
@@ -82,6 +92,35 @@ class ManualDevice:
             sampled.append(None if sampling is None else Sampled(token))
         return StepResult(tuple(sampled), breaches)
 
+    def copy(self, copy: Copy) -> Ticket:
+        if self.refuse:
+            raise self.refuse.pop(0)
+        ticket = Ticket(len(self.launched) + 1000, copy, self._env.clock.now_ns())
+        self.copies.append(ticket)
+        return ticket
+
+    def complete_copy(self, error: Exception | None = None) -> None:
+        """Do the oldest copy in flight and report it; with `error` nothing was moved."""
+        ticket = self.copies.pop(0)
+        if error is None:
+            self._move(ticket.work)
+        ticket.error = error
+        ticket.done_ns = self._env.clock.now_ns()
+        self._env.ledger.complete(ticket)
+
+    def _move(self, copy: Copy) -> None:
+        size, rows = self._plane.block_tokens, self._plane.rows
+        for at, block in enumerate(copy.blocks):
+            place = (copy.segment, copy.offset + at * HOST_BYTES)
+            slots = range(block * size, (block + 1) * size)
+            if copy.way is Way.OUT:
+                self.host[place] = ([self.tokens_at.get(slot, -1) for slot in slots], rows[block].tolist())
+            else:
+                tokens, rows[block] = self.host[place]
+                self.tokens_at.update(zip(slots, tokens, strict=True))
+        if copy.way is Way.IN:
+            self._plane.resum(copy.blocks)
+
     def close(self) -> None:
         pass
 
@@ -110,6 +149,7 @@ class Bench:
         limits: Limits | None = None,
         bounds: Bounds | None = None,
         prefix_cache: bool = False,
+        host_blocks: int = 0,
     ) -> None:
         self.clock = SetClock()
         self.mailbox = Mailbox(submits_max=1000)
@@ -124,32 +164,55 @@ class Bench:
         self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS, prefix_cache=prefix_cache)
         self.device = ManualDevice(self.env, self.pool.plane)
         self.sink = Heard()
+        segments = Segments(Reserve(host_blocks * HOST_BYTES), "io", max(1, host_blocks) * HOST_BYTES)
+        self.host = SpanPool(self.env, "io", Extents(segments))
+        swap = SwapSpace(self.env, self.pool, self.host, HOST_BYTES, self.device.copy) if host_blocks else None
         self.engine = Engine(
             self.env,
             self.device,
             self.pool,
             self.sink,
             self.mailbox,
-            limits or Limits(token_budget=16, seqs_max=4, waiting_max=8),
+            limits or Limits(token_budget=16, seqs_max=4, waiting_max=8, expected_output=0.0),
             bounds or Bounds(late_s=1.0, hang_fatal_s=60.0),
+            swap,
         )
         self._submitted = 0
 
-    def submit(self, prompt: Sequence[int], max_tokens: int = 4, deadline_s: float = 1000.0, group: str = "") -> str:
+    def submit(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int = 4,
+        deadline_s: float = 1000.0,
+        group: str = "",
+        priority: int = 0,
+    ) -> str:
         name = f"r{self._submitted}"
         self._submitted += 1
         deadline_ns = self.clock.now_ns() + int(deadline_s * SECOND)
         offered = self.mailbox.offer(
-            Submit(name, tuple(prompt), max_tokens, Sampling(), self.clock.now_ns(), deadline_ns, group=group)
+            Submit(
+                name,
+                tuple(prompt),
+                max_tokens,
+                Sampling(),
+                self.clock.now_ns(),
+                deadline_ns,
+                group=group,
+                priority=priority,
+            )
         )
         assert offered
         return name
 
     def turn(self, seconds: float = 0.01) -> None:
-        """One step of the engine, and the launch that it made completes."""
+        """One step of the engine, and the copies and the launch that it made complete."""
         self.engine.step()
-        if self.engine.status.flight_ns is not None:
+        if self.device.copies or self.engine.status.flight_ns is not None:
             self.clock.advance(seconds)
+        while self.device.copies:
+            self.device.complete_copy()
+        if self.engine.status.flight_ns is not None:
             self.device.complete()
 
     def run(self, turns_max: int = 500) -> None:

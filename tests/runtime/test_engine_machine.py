@@ -1,5 +1,5 @@
-"""Any order of submits, cancels, completions, failures and time, with and without the prefix cache: one end each,
-right tokens, nothing left over."""
+"""Any order of submits, cancels, completions, failures, copies and time, with and without prefix cache and swap, in
+every mode of preemption: one end each, right tokens, nothing left over."""
 
 import hypothesis.strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -7,6 +7,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from faults import FaultSpec, When, parse_do
 from runtime.core.edge import Cancel, Finish
 from runtime.core.errors import LaunchError
+from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
 from tests.steps import CountedMachine, machine_settings
@@ -20,20 +21,41 @@ prompts = st.builds(
 )
 
 
+BREAKS = [
+    *((do, "before") for do in ("kv.take: oom", "kv.evict: drop", "kv.publish: drop", "swap.out: refuse")),
+    *((do, "before") for do in ("swap.in: refuse", "sched.preempt: force")),
+    ("sched.preempt: fail", "in_flight"),
+]
+
+
 class EngineMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.bench = self.bench_of(cache=False)
+        self.bench = self.bench_of(False, 0, Mode.AUTO, 0.0)
         self.asked: dict[str, tuple[list[int], int]] = {}
         self.stopped: set[str] = set()
         self.broken = 0
 
-    def bench_of(self, cache: bool) -> Bench:
-        return Bench(blocks=7, limits=Limits(token_budget=9, seqs_max=3, waiting_max=5), prefix_cache=cache)
+    def bench_of(self, cache: bool, host_blocks: int, mode: Mode, expected_output: float) -> Bench:
+        limits = Limits(
+            token_budget=9,
+            seqs_max=3,
+            waiting_max=5,
+            expected_output=expected_output,
+            preemption=mode,
+            ageing_s=1.0,
+            quantum=2,
+        )
+        return Bench(blocks=7, limits=limits, prefix_cache=cache, host_blocks=host_blocks)
 
-    @initialize(cache=st.sampled_from([True, True, False]))
-    def choose(self, cache: bool) -> None:
-        self.bench = self.bench_of(cache)
+    @initialize(
+        cache=st.sampled_from([True, True, False]),
+        host_blocks=st.sampled_from([0, 3, 14]),
+        mode=st.sampled_from([Mode.AUTO, Mode.SWAP, Mode.SWAP, Mode.RECOMPUTE, Mode.FAIL]),
+        expected_output=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+    )
+    def choose(self, cache: bool, host_blocks: int, mode: Mode, expected_output: float) -> None:
+        self.bench = self.bench_of(cache, host_blocks, mode, expected_output)
 
     @property
     def flying(self) -> bool:
@@ -43,9 +65,10 @@ class EngineMachine(CountedMachine):
         prompt=prompts,
         max_tokens=st.integers(1, 8),
         deadline_s=st.sampled_from([2.0, 1000.0]),
+        priority=st.sampled_from([0, 0, 0, 1, 3]),
     )
-    def submit(self, prompt: list[int], max_tokens: int, deadline_s: float) -> None:
-        self.asked[self.bench.submit(prompt, max_tokens, deadline_s)] = (prompt, max_tokens)
+    def submit(self, prompt: list[int], max_tokens: int, deadline_s: float, priority: int) -> None:
+        self.asked[self.bench.submit(prompt, max_tokens, deadline_s, priority=priority)] = (prompt, max_tokens)
 
     @rule()
     def step(self) -> None:
@@ -63,6 +86,11 @@ class EngineMachine(CountedMachine):
         if not self.bench.device.launched[-1].done:
             self.bench.device.complete(LaunchError("drawn") if fails else None)
 
+    @precondition(lambda self: self.bench.device.copies)
+    @rule(fails=st.sampled_from([False, False, True]))
+    def complete_copy(self, fails: bool) -> None:
+        self.bench.device.complete_copy(LaunchError("drawn") if fails else None)
+
     @rule(times=st.integers(1, 2))
     def refuse_launches(self, times: int) -> None:
         self.bench.device.refuse = [LaunchError("drawn")] * times
@@ -74,10 +102,11 @@ class EngineMachine(CountedMachine):
         self.stopped.add(name)
         self.bench.mailbox.post(Finish(name) if stop else Cancel(name))
 
-    @rule(do=st.sampled_from(["kv.take: oom", "kv.evict: drop", "kv.publish: drop"]))
-    def break_once(self, do: str) -> None:
+    @rule(do=st.sampled_from(BREAKS))
+    def break_once(self, do: tuple[str, str]) -> None:
         self.bench.faults.heal_all("drawn")
-        self.bench.faults.arm([FaultSpec(id="f", n=self.broken, do=parse_do(do), when=When(times=1))])
+        spec = FaultSpec(id="f", n=self.broken, do=parse_do(do[0]), place=do[1], when=When(times=1))
+        self.bench.faults.arm([spec])
         self.broken += 1
 
     @rule(seconds=st.sampled_from([0.1, 1.5]))
@@ -103,6 +132,17 @@ class EngineMachine(CountedMachine):
             assert request.computed == request.line.tokens
 
     @invariant()
+    def who_waits_holds_blocks_of_no_pool_and_lists_are_sorted(self) -> None:
+        scheduler = self.bench.engine._scheduler
+        for request in scheduler.waiting:
+            assert not request.blocks
+            assert not self.bench.env.ledger.held("kv", request.id)
+            assert bool(self.bench.env.ledger.held("io", request.id)) == (request.swapped is not None)
+        for order in (scheduler.waiting, scheduler.running):
+            assert [one.rank for one in order] == sorted(one.rank for one in order)
+        assert len(scheduler.running) <= 3
+
+    @invariant()
     def tokens_are_a_prefix_of_what_each_would_get_alone(self) -> None:
         for name, tokens in self.bench.sink.tokens.items():
             prompt, _ = self.asked[name]
@@ -113,6 +153,9 @@ class EngineMachine(CountedMachine):
         if self.flying and not bench.device.launched[-1].done:
             bench.device.complete()
         bench.run()
+        while bench.device.copies:
+            bench.device.complete_copy()
+        bench.engine.step()
         assert bench.sink.ended.keys() == self.asked.keys()
         for name, ended in bench.sink.ended.items():
             if ended.end.outcome == "ok" and name not in self.stopped:

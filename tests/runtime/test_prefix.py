@@ -13,7 +13,8 @@ SHARED = list(range(100, 117))
 
 
 def bench_of(blocks: int = 32, **limits: int) -> Bench:
-    return Bench(blocks, Limits(**{"token_budget": 64, "seqs_max": 4, "waiting_max": 16, **limits}), prefix_cache=True)
+    given = {"token_budget": 64, "seqs_max": 4, "waiting_max": 16, "expected_output": 0, **limits}
+    return Bench(blocks, Limits(**given), prefix_cache=True)
 
 
 def ask(bench: Bench, prompt: list[int], max_tokens: int = 4, group: str = "") -> str:
@@ -209,7 +210,7 @@ def test_what_a_preempted_request_computes_again_is_published_again():
     bench.device.complete()
     for ticket in bench.env.ledger.settle():
         bench.engine._land(ticket)
-    bench.engine._scheduler.preempt(bench.engine._requests[name])
+    bench.engine._scheduler.preemption.preempt(bench.engine._requests[name])
     bench.pool._free.extend(bench.pool.index.evict(bench.pool.index.idle))
     bench.run()
     again = ask(bench, SHARED)

@@ -29,7 +29,7 @@ from runtime.scheduling.scheduler import Limits
 
 BLOCKS, BLOCK_TOKENS = 40, 8
 REQUESTS = 24
-LIMITS = Limits(token_budget=48, seqs_max=6, waiting_max=100)
+LIMITS = Limits(token_budget=48, seqs_max=6, waiting_max=100, expected_output=0.0)
 FAR_NS = 1 << 62
 Plan = tuple[tuple[str, int, int, tuple[int, ...]], ...]  # per row: request, new tokens, context, blocks
 

@@ -19,7 +19,8 @@ def request(seq: int, deadline_s: float) -> Request:
 
 
 class Flown:
-    step = 7
+    def __str__(self) -> str:
+        return "step 7"
 
 
 def flight(launched_ns: int = 0) -> Ticket:
@@ -52,10 +53,10 @@ def test_late_launch_is_counted_once_and_fatal_only_while_it_has_not_come_back()
 
 def test_next_wake_is_the_nearest_of_deadline_late_and_fatal():
     watchdog, _ = dog()
-    assert watchdog.next_ns(None) is None
+    assert watchdog.next_ns(()) is None
     launch = flight()
-    assert watchdog.next_ns(launch) == SECOND
+    assert watchdog.next_ns([launch]) == SECOND
     watchdog.lost(launch, 2 * SECOND)
-    assert watchdog.next_ns(launch) == 10 * SECOND
+    assert watchdog.next_ns([launch]) == 10 * SECOND
     watchdog.watch(request(0, 4))
-    assert watchdog.next_ns(launch) == 4 * SECOND
+    assert watchdog.next_ns([launch]) == 4 * SECOND

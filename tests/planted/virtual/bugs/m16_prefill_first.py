@@ -14,15 +14,15 @@ JUDGE = "itl.max < 200ms [chat, all]"
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    plan = Scheduler.plan
+    rows = Scheduler._rows
 
-    def _plan(self):
+    def _rows(self):
         decodes = [request for request in self.running if request.remaining == 1]
         if not decodes:
-            return plan(self)
-        self.running = [request for request in self.running if request.remaining > 1]
-        found = plan(self)
-        self.running = sorted([*self.running, *decodes], key=lambda request: request.seq)
-        return found if found.batches else plan(self)
+            return rows(self)
+        self.running[:] = [request for request in self.running if request.remaining > 1]
+        found = rows(self)
+        self.running[:] = sorted([*self.running, *decodes], key=lambda request: request.rank)
+        return found or rows(self)
 
-    patch.setattr(Scheduler, "plan", _plan)
+    patch.setattr(Scheduler, "_rows", _rows)

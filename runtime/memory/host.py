@@ -1,0 +1,40 @@
+"""The host side of a runtime's memory: its pools on the engine's thread, and the swap space in them."""
+
+from collections.abc import Callable
+
+from runtime.core.env import Env
+from runtime.core.ports import Ticket
+from runtime.core.work import Copy
+from runtime.memory.paged import PagedPool
+from runtime.memory.paged_spans import PagedSpans
+from runtime.memory.pools import Pools
+from runtime.memory.spans import PoolKind, Span
+from runtime.memory.standard import MIB, PoolSizes, SpanMover, engine_pools
+from runtime.memory.swap import SwapSpace
+from runtime.memory.upstream import Upstream
+
+SEGMENT_BYTES = 4 * MIB
+
+
+def host_memory(
+    env: Env,
+    kv: PagedPool,
+    upstream: Upstream,
+    block_bytes: int,
+    swap_blocks: int,
+    copy: Callable[[Copy], Ticket],
+    move: Callable[[Span, Span, int], None],
+) -> tuple[Pools, SwapSpace | None]:
+    """Pools kv, prefix and io, and a swap space for `swap_blocks` blocks of `block_bytes` each (0: none).
+
+    `copy` is the device's; `move` copies bytes within the host's segments.
+    """
+    io_bytes = max(1, swap_blocks * block_bytes)
+    sizes = PoolSizes(io=io_bytes, io_segment=min(SEGMENT_BYTES, io_bytes))
+    mover = SpanMover(move)
+    pools = engine_pools(env, upstream, PagedSpans(env, kv, block_bytes), sizes, mover)
+    if not swap_blocks:
+        return pools, None
+    swap = SwapSpace(env, kv, pools[PoolKind.IO], block_bytes, copy)
+    mover.held_by(swap.renew, swap.barrier)
+    return pools, swap
