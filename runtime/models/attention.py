@@ -1,8 +1,15 @@
 """Attention over paged KV, the fast way: gather the pages of each row and head side by side, then attend.
 
+    Attention(layout, ...)   once a launch: what to do, in which scratch, all views made
+      attend(layer)          once a layer: the same steps on that layer's pages
+
 The query heads that share one KV head are laid out as more query rows of that head, so grouped queries cost no copy of
 K and V. For single queries two batched products beat the fused kernel, which is made for long ones.
 """
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as functional
@@ -11,77 +18,150 @@ from torch import Tensor
 from runtime.models import by_page
 from runtime.models.kv import PagedKv
 from runtime.models.layout import Chunk, DecodeRows, Layout
+from runtime.models.step_space import Scratch, StepSpace
+
+Job = Callable[[int], None]
+"""Does one part of the attention of the layer that it is given."""
 
 
-class Workspace:
-    """Flat float buffers that grow and are used again: fresh memory would be mapped and faulted in at each step."""
+class Attention:
+    """Of one launch, into `output` [tokens, heads * head_dim].
 
-    def __init__(self) -> None:
-        self._buffers: dict[str, Tensor] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A view of `shape` with any content; valid until the same name is taken again."""
-        size = 1
-        for extent in shape:
-            size *= extent
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.numel() < size or buffer.dtype != dtype:
-            buffer = self._buffers[name] = torch.empty(size + size // 4, dtype=dtype)
-        return buffer[:size].view(shape)
-
-
-def attend(
-    layout: Layout, queries: Tensor, keys: Tensor, values: Tensor, kv: PagedKv, layer: int, space: Workspace
-) -> Tensor:
-    """Outputs [tokens, heads * head_dim] of `queries` [tokens, heads, head_dim].
-
-    `keys` and `values` are this launch's own and are in `kv` already.
+    `queries` [tokens, heads, head_dim], `keys` and `values` [tokens, kv_heads, head_dim] are this launch's own, filled
+    anew for each layer; those of the layer are in `kv` already when it is attended.
     """
-    if layout.decode is not None and layout.decode.at is None:
-        return _attend_rows(layout.decode, queries, kv, layer, space)
-    output = space.take("attention", (len(queries), queries.shape[1] * queries.shape[2]), queries.dtype)
-    if layout.decode is not None:
-        at = layout.decode.at
-        output[at] = _attend_rows(layout.decode, queries[at], kv, layer, space)
-    for chunk in layout.chunks:
-        part = slice(chunk.first, chunk.last)
-        if chunk.mask is None:
-            held = keys[part].transpose(0, 1), values[part].transpose(0, 1)
-        else:
-            held = gather(chunk, 1, kv, layer, space)
-        output[part] = _attend_chunk(queries[part], *held, chunk.mask)
-    return output
+
+    def __init__(
+        self,
+        layout: Layout,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        kv: PagedKv,
+        space: StepSpace,
+        output: Tensor,
+    ) -> None:
+        self._jobs: list[Job] = []
+        decode = layout.decode
+        if decode is not None:
+            if decode.at is None:
+                self._jobs += _rows(decode, queries, kv, space, output)
+            else:
+                self._jobs.append(_picked(decode.at, decode, queries, kv, space, output))
+        for chunk in layout.chunks:
+            part = slice(chunk.first, chunk.last)
+            if chunk.mask is None:
+                own = keys[part].transpose(0, 1), values[part].transpose(0, 1)
+                self._jobs.append(partial(_own_chunk, queries[part], *own, output[part]))
+            else:
+                scratch = space.scratch(*gathered_shapes(chunk, kv))
+                self._jobs.append(partial(_masked_chunk, scratch, chunk, queries[part], kv, output[part]))
+
+    def attend(self, layer: int) -> None:
+        """One layer."""
+        for job in self._jobs:
+            job(layer)
 
 
-def gather(asked: DecodeRows | Chunk, rows: int, kv: PagedKv, layer: int, space: Workspace) -> tuple[Tensor, Tensor]:
+def parts(decode: DecodeRows, kv: PagedKv, heads: int, space: StepSpace) -> Iterator[tuple[slice, DecodeRows]]:
+    """`decode` in pieces whose gathered K and V, scores and shares fit into scratch; mostly one."""
+    pages = kv.heads * decode.length // kv.block_tokens
+    row_bytes = 4 * decode.length * (2 * kv.heads * kv.head_dim + 2 * heads)
+    rows_max = max(1, (space.scratch_bytes - 65536) // row_bytes)
+    if decode.rows <= rows_max:
+        yield slice(0, decode.rows), decode
+        return
+    for first in range(0, decode.rows, rows_max):
+        part = slice(first, min(first + rows_max, decode.rows))
+        own = decode.pages[first * pages : part.stop * pages]
+        yield part, replace(decode, pages=own, rows=part.stop - first, mask=decode.mask[part], run=None)
+
+
+def gathered_shapes(asked: DecodeRows | Chunk, kv: PagedKv) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of the two tensors that `gather` fills."""
+    shape = (len(asked.pages), kv.block_tokens, kv.head_dim)
+    return shape, shape
+
+
+def gather(
+    asked: DecodeRows | Chunk, rows: int, kv: PagedKv, layer: int, keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
     """K and V behind `asked.pages`, [rows * kv_heads, length, head_dim] each, in the order of the block tables."""
-    held = []
-    for name, store in (("keys", kv.keys[layer]), ("values", kv.values[layer])):
-        pages = store.flatten(0, 1)
-        room = space.take(name, (len(asked.pages), *pages.shape[1:]), store.dtype)
-        gathered = torch.index_select(pages, 0, asked.pages, out=room)
-        held.append(gathered.view(rows * store.shape[1], asked.length, store.shape[3]))
-    return held[0], held[1]
+    shape = (rows * kv.heads, asked.length, kv.head_dim)
+    torch.index_select(kv.key_pages[layer], 0, asked.pages, out=keys)
+    torch.index_select(kv.value_pages[layer], 0, asked.pages, out=values)
+    return keys.view(shape), values.view(shape)
 
 
-def _attend_rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, layer: int, space: Workspace) -> Tensor:
-    head_dim = queries.shape[2]
-    grouped = (queries * head_dim**-0.5).view(decode.rows * kv.heads, -1, head_dim)
+def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, output: Tensor) -> Iterator[Job]:
+    """Rows with one new token each: by page where that is better, else in as many parts as scratch has room for."""
     if decode.run is not None:
-        keys, values = kv.keys[layer].flatten(0, 1), kv.values[layer].flatten(0, 1)
-        return by_page.attend(decode.run, grouped, keys, values, decode.mask).view(decode.rows, -1)
-    keys, values = gather(decode, decode.rows, kv, layer, space)
-    scores = torch.bmm(grouped, keys.transpose(1, 2))
-    scores.view(decode.rows, kv.heads, -1, decode.length).add_(decode.mask)
-    return torch.bmm(torch.softmax(scores, 2), values).view(decode.rows, -1)
+        shapes = by_page.shapes(decode.run, queries, kv.heads, kv.block_tokens)
+        scratch = space.scratch_for(shapes, partial(by_page.Room.on, decode.rows))
+        if scratch.bytes <= space.scratch_bytes:
+            yield partial(_by_page, scratch, decode, queries, kv, output.view(queries.shape))
+            return
+    for part, rows in parts(decode, kv, queries.shape[1], space):
+        scored = (rows.rows * kv.heads, queries.shape[1] // kv.heads, rows.length)
+        shapes = (*gathered_shapes(rows, kv), (rows.rows, *queries.shape[1:]), scored, scored)
+        yield partial(_gathered, space.scratch(*shapes), rows, queries[part], kv, output[part])
 
 
-def _attend_chunk(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+def _picked(at: Tensor, decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, output: Tensor) -> Job:
+    """Decode rows among chunks: carried to one place and back."""
+    shape = (decode.rows, *queries.shape[1:])
+    scratch = space.scratch(shape, (decode.rows, output.shape[1]))
+
+    def job(layer: int) -> None:
+        with scratch as (asked, answered):
+            torch.index_select(queries, 0, at, out=asked)
+            for each in _rows(decode, asked, kv, space, answered):
+                each(layer)
+            output.index_copy_(0, at, answered)
+
+    return job
+
+
+def _by_page(
+    scratch: "Scratch[by_page.Room]", decode: DecodeRows, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
+) -> None:
+    assert decode.run is not None, "rows without a run of pages are gathered"
+    with scratch as room:
+        by_page.attend(decode.run, queries, kv.key_pages[layer], kv.value_pages[layer], decode.mask, room, output)
+
+
+def _gathered(
+    scratch: Scratch[tuple[Tensor, ...]], decode: DecodeRows, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
+) -> None:
+    groups, head_dim = decode.rows * kv.heads, kv.head_dim
+    with scratch as (key_room, value_room, scaled, scores, shares):
+        keys, values = gather(decode, decode.rows, kv, layer, key_room, value_room)
+        torch.mul(queries, head_dim**-0.5, out=scaled)
+        torch.bmm(scaled.view(groups, -1, head_dim), keys.transpose(1, 2), out=scores)
+        scores.view(decode.rows, kv.heads, -1, decode.length).add_(decode.mask)
+        torch.softmax(scores, 2, out=shares)
+        torch.bmm(shares, values, out=output.view(groups, -1, head_dim))
+
+
+def _own_chunk(queries: Tensor, keys: Tensor, values: Tensor, output: Tensor, layer: int) -> None:
+    """The first chunk of a sequence, causal over itself."""
+    _attend_chunk(queries, keys, values, None, output)
+
+
+def _masked_chunk(
+    scratch: Scratch[tuple[Tensor, ...]], chunk: Chunk, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
+) -> None:
+    with scratch as (key_room, value_room):
+        _attend_chunk(queries, *gather(chunk, 1, kv, layer, key_room, value_room), chunk.mask, output)
+
+
+def _attend_chunk(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, output: Tensor) -> None:
     """`keys` and `values` are [kv_heads, length, head_dim]; without a mask the chunk is causal over itself."""
     tokens, _, head_dim = queries.shape
     grouped = queries.transpose(0, 1).reshape(len(keys), -1, tokens, head_dim)
     shared = (len(keys), grouped.shape[1], *keys.shape[1:])
-    output = functional.scaled_dot_product_attention(
+    # No `out=` form: what the fused kernel makes is torch's own, and counted as unowned.
+    attended = functional.scaled_dot_product_attention(
         grouped, keys[:, None].expand(shared), values[:, None].expand(shared), attn_mask=mask, is_causal=mask is None
     )
-    return output.flatten(0, 1).transpose(0, 1).reshape(tokens, -1)
+    output.view(tokens, -1, head_dim).copy_(attended.flatten(0, 1).transpose(0, 1))

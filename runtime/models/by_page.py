@@ -7,6 +7,7 @@ A query is `head_dim` numbers, a page `block_tokens` times as many, so where a b
 and highest block, this takes half the time. Pages in between that belong to nobody are computed and thrown away.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,18 +57,101 @@ def run_of_pages(tables: Ints, lengths: Ints, kv_heads: int) -> Pages | None:
     return Pages(low * kv_heads, high * kv_heads, *(torch.from_numpy(each) for each in (owner, order, place)))
 
 
-def attend(pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """`queries` [rows * kv_heads, group, head_dim], scaled; `keys`, `values` all pages [pages, block_tokens, head_dim].
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """Scratch of `attend`, and the views of it that no layer need make again. Any content."""
 
-    `mask` is [rows, 1, 1, tokens]. Gives [rows * kv_heads, group, head_dim].
+    scaled: Tensor
+    """[rows * kv_heads, group, head_dim]"""
+    asked: Tensor
+    scores: Tensor
+    """[pages + 1, group, block_tokens]; the last is the page past the run, that fills up short tables."""
+    placed: Tensor
+    """[rows * kv_heads * blocks a row, group, block_tokens]"""
+    by_row: Tensor
+    """[rows * kv_heads, group, tokens]"""
+    shares: Tensor
+    turned: Tensor
+    answers: Tensor
+    """[pages + 1, group, head_dim]"""
+    gathered: Tensor
+    scaled_by_query: Tensor
+    scores_of_run: Tensor
+    scores_past: Tensor
+    placed_by_row: Tensor
+    by_row_in_blocks: Tensor
+    by_row_to_mask: Tensor
+    shares_in_blocks: Tensor
+    answers_of_run: Tensor
+    answers_past: Tensor
+    gathered_by_row: Tensor
+
+    @staticmethod
+    def on(rows: int, tensors: Sequence[Tensor]) -> "Room":
+        """`tensors` have the shapes of `shapes`."""
+        scaled, asked, scores, placed, by_row, shares, turned, answers, gathered = tensors
+        owners, group, head_dim = scaled.shape
+        size = placed.shape[2]
+        return Room(
+            scaled=scaled,
+            asked=asked,
+            scores=scores,
+            placed=placed,
+            by_row=by_row,
+            shares=shares,
+            turned=turned,
+            answers=answers,
+            gathered=gathered,
+            scaled_by_query=scaled.view(rows, -1, head_dim),
+            scores_of_run=scores[:-1],
+            scores_past=scores[-1],
+            placed_by_row=placed.view(owners, -1, group, size).transpose(1, 2),
+            by_row_in_blocks=by_row.view(owners, group, -1, size),
+            by_row_to_mask=by_row.view(rows, -1, group, by_row.shape[2]),
+            shares_in_blocks=shares.view(owners, group, -1, size),
+            answers_of_run=answers[:-1],
+            answers_past=answers[-1],
+            gathered_by_row=gathered.view(owners, -1, group, head_dim),
+        )
+
+
+def attend(
+    pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, room: Room, output: Tensor
+) -> None:
+    """`queries` [rows, heads, head_dim]; `keys`, `values` all pages [pages, block_tokens, head_dim].
+
+    `mask` is [rows, 1, 1, tokens]. Fills `output` [rows, heads, head_dim].
     """
-    rows, group, head_dim = queries.shape
-    count, size = pages.last - pages.first, keys.shape[1]
-    scores = queries.new_zeros((count + 1, group, size))
-    torch.bmm(queries.index_select(0, pages.owner), keys[pages.first : pages.last].transpose(1, 2), out=scores[:count])
-    by_row = scores.index_select(0, pages.order).view(rows, -1, group, size).transpose(1, 2).reshape(rows, group, -1)
-    by_row.view(len(mask), -1, group, mask.shape[3]).add_(mask)
-    shares = torch.softmax(by_row, 2).view(rows, group, -1, size).transpose(1, 2).reshape(-1, group, size)
-    output = queries.new_zeros((count + 1, group, head_dim))
-    torch.bmm(shares.index_select(0, pages.place), values[pages.first : pages.last], out=output[:count])
-    return output.index_select(0, pages.order).view(rows, -1, group, head_dim).sum(1)
+    torch.mul(queries, queries.shape[2] ** -0.5, out=room.scaled_by_query)
+    torch.index_select(room.scaled, 0, pages.owner, out=room.asked)
+    torch.bmm(room.asked, keys[pages.first : pages.last].transpose(1, 2), out=room.scores_of_run)
+    room.scores_past.zero_()
+    torch.index_select(room.scores, 0, pages.order, out=room.placed)
+    room.by_row_in_blocks.copy_(room.placed_by_row)
+    room.by_row_to_mask.add_(mask)
+    torch.softmax(room.by_row, 2, out=room.shares)
+    room.placed_by_row.copy_(room.shares_in_blocks)
+    torch.index_select(room.placed, 0, pages.place, out=room.turned)
+    torch.bmm(room.turned, values[pages.first : pages.last], out=room.answers_of_run)
+    room.answers_past.zero_()
+    torch.index_select(room.answers, 0, pages.order, out=room.gathered)
+    torch.sum(room.gathered_by_row, 1, out=output.view(room.scaled.shape))
+
+
+def shapes(pages: Pages, queries: Tensor, kv_heads: int, block_tokens: int) -> tuple[tuple[int, ...], ...]:
+    """Of the nine tensors of a Room, in its order."""
+    rows, heads, head_dim = queries.shape
+    owners, group = rows * kv_heads, heads // kv_heads
+    count, placed = pages.last - pages.first, len(pages.order)
+    by_row = (owners, group, placed // owners * block_tokens)
+    return (
+        (owners, group, head_dim),
+        (count, group, head_dim),
+        (count + 1, group, block_tokens),
+        (placed, group, block_tokens),
+        by_row,
+        by_row,
+        (count, group, block_tokens),
+        (count + 1, group, head_dim),
+        (placed, group, head_dim),
+    )

@@ -11,52 +11,80 @@ x86 with AVX-512 and MKL at 1 and 2 threads; a test says whether it holds on the
 import torch
 from torch import Tensor
 
-from runtime.models.attention import Workspace, gather
+from runtime.models.attention import gather, gathered_shapes, parts
 from runtime.models.kv import PagedKv
 from runtime.models.layout import TILE, Chunk, DecodeRows, Layout
+from runtime.models.step_space import StepSpace
 
 _QUERY_ROWS_MIN = 4
 
 
-def silu(gate: Tensor) -> Tensor:
-    """g / (1 + exp(-g)), step by step."""
-    return gate / gate.neg().exp_().add_(1.0)
+def silu_(gate: Tensor, spread: Tensor) -> Tensor:
+    """g / (1 + exp(-g)) in place, step by step; `spread` is scratch of its shape."""
+    torch.neg(gate, out=spread)
+    return gate.div_(spread.exp_().add_(1.0))
 
 
-def attend(
-    layout: Layout, queries: Tensor, keys: Tensor, values: Tensor, kv: PagedKv, layer: int, space: Workspace
-) -> Tensor:
-    """As `attention.attend`, reading everything from `kv`; rows past the real tokens come back as zeros."""
-    heads, head_dim = queries.shape[1:]
-    output = queries.new_zeros((len(queries), heads * head_dim))
-    if layout.decode is not None:
-        decode = layout.decode
-        at = torch.arange(decode.rows) if decode.at is None else decode.at
-        grouped = queries[at].view(decode.rows, keys.shape[1], -1, head_dim)
-        output[at] = _tiled(decode, decode.rows, grouped, decode.mask, kv, layer, space).reshape(decode.rows, -1)
-    for chunk in layout.chunks:
+class Attention:
+    """As `attention.Attention`, reading everything from `kv`; rows past the real tokens become zeros."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        kv: PagedKv,
+        space: StepSpace,
+        output: Tensor,
+    ) -> None:
+        self._layout, self._queries, self._kv, self._space, self._output = layout, queries, kv, space, output
+
+    def attend(self, layer: int) -> None:
+        """One layer."""
+        self._output[self._layout.count :].zero_()
+        if self._layout.decode is not None:
+            self._rows(self._layout.decode, layer)
+        for chunk in self._layout.chunks:
+            self._chunk(chunk, layer)
+
+    def _rows(self, decode: DecodeRows, layer: int) -> None:
+        kv, space, heads = self._kv, self._space, self._queries.shape[1]
+        at = slice(0, decode.rows) if decode.at is None else decode.at
+        asked, answered = self._queries[at], torch.empty((decode.rows, self._output.shape[1]))
+        for part, rows in parts(decode, kv, heads, space):
+            grouped = asked[part].view(rows.rows, kv.heads, -1, kv.head_dim)
+            answered[part] = _tiled(rows, rows.rows, grouped, rows.mask, kv, layer, space).reshape(rows.rows, -1)
+        self._output[at] = answered
+
+    def _chunk(self, chunk: Chunk, layer: int) -> None:
         assert chunk.mask is not None, "exact layouts mask every chunk"
-        tokens = chunk.last - chunk.first
+        kv, tokens, part = self._kv, chunk.last - chunk.first, slice(chunk.first, chunk.last)
         # [tokens, kv_heads, group, head_dim] -> query rows of one KV head: group by group, token by token
-        grouped = queries[chunk.first : chunk.last].view(tokens, keys.shape[1], -1, head_dim).permute(1, 2, 0, 3)
+        grouped = self._queries[part].view(tokens, kv.heads, -1, kv.head_dim).permute(1, 2, 0, 3)
         mask = chunk.mask.repeat(grouped.shape[1], 1)[None, None]
-        tiled = _tiled(chunk, 1, grouped.reshape(1, keys.shape[1], -1, head_dim), mask, kv, layer, space)
-        output[chunk.first : chunk.last] = tiled.view(grouped.shape).permute(2, 0, 1, 3).reshape(tokens, -1)
-    return output
+        asked = grouped.reshape(1, kv.heads, -1, kv.head_dim)
+        tiled = _tiled(chunk, 1, asked, mask, kv, layer, self._space)
+        self._output[part] = tiled.view(grouped.shape).permute(2, 0, 1, 3).reshape(tokens, -1)
 
 
 def _tiled(
-    rows: DecodeRows | Chunk, count: int, queries: Tensor, mask: Tensor, kv: PagedKv, layer: int, space: Workspace
+    rows: DecodeRows | Chunk, count: int, queries: Tensor, mask: Tensor, kv: PagedKv, layer: int, space: StepSpace
 ) -> Tensor:
     """Running softmax over tiles; `queries` and the answer are [count, kv_heads, query rows, head_dim]."""
+    with space.scratch(*gathered_shapes(rows, kv)) as room:
+        keys, values = (held.view(count, -1, *held.shape[1:]) for held in gather(rows, count, kv, layer, *room))
+        return _over_tiles(rows.length, queries, mask, keys, values)
+
+
+def _over_tiles(length: int, queries: Tensor, mask: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     asked = queries.shape[2]
     queries, mask = _enough_rows(queries, mask)
-    keys, values = (held.view(count, -1, *held.shape[1:]) for held in gather(rows, count, kv, layer, space))
     scaled = queries * queries.shape[-1] ** -0.5
     highest = queries.new_full((*queries.shape[:3], 1), -torch.inf)
     total = queries.new_zeros((*queries.shape[:3], 1))
     output = torch.zeros_like(queries)
-    for start in range(0, rows.length, TILE):
+    for start in range(0, length, TILE):
         tile = slice(start, start + TILE)
         scores = scaled @ keys[:, :, tile].transpose(2, 3).contiguous() + mask[..., tile]
         # The first tile holds token 0, which everybody sees: `highest` is finite from there on.

@@ -33,16 +33,27 @@ class PagedKv:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.heads = config.kv_heads
+        self.head_dim = config.head_dim
         self._heads = np.arange(config.kv_heads)
         shape = (blocks + 1, config.kv_heads, block_tokens, config.head_dim)
         # Written to at once: `torch.zeros` maps pages at first use, and a soak would take that for a leak.
         self.keys = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
         self.values = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
+        # The same bytes by page and by place; made once, since a view costs as much as a small kernel.
+        self.key_pages, self.value_pages = ([each.flatten(0, 1) for each in half] for half in (self.keys, self.values))
+        self._places = [
+            tuple(each.view(-1, config.head_dim) for each in pair) for pair in zip(self.keys, self.values, strict=True)
+        ]
 
     @property
     def dummy_block(self) -> int:
         """The block that belongs to nobody."""
         return self.blocks
+
+    @property
+    def block_bytes(self) -> int:
+        """K and V of one block, all layers."""
+        return self.size_bytes // (self.blocks + 1)
 
     @property
     def size_bytes(self) -> int:
@@ -59,8 +70,10 @@ class PagedKv:
         pages = blocks[:, None] * self.heads + self._heads
         return torch.from_numpy((pages * self.block_tokens + offsets[:, None]).reshape(-1))
 
-    def write(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store `keys` and `values` [tokens, kv_heads, head_dim] at their `places`."""
-        for store, fresh in ((self.keys[layer], keys), (self.values[layer], values)):
-            width = store.shape[-1]
-            store.view(-1, width).index_copy_(0, places, fresh.reshape(-1, width))
+    def write(self, layer: int, places: Tensor, keys: Tensor, values: Tensor, staged: Tensor) -> None:
+        """Store `keys` and `values` [tokens, kv_heads, head_dim] at their `places`; `staged` is scratch of that shape,
+        dense."""
+        flat = staged.view(-1, self.head_dim)
+        for store, fresh in zip(self._places[layer], (keys, values), strict=True):
+            staged.copy_(fresh)
+            store.index_copy_(0, places, flat)

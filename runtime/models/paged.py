@@ -1,5 +1,8 @@
 """A model as a device runs it: decoder, its K and V, and the sampler, behind one call."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -21,21 +24,34 @@ class PagedModel:
 
     @torch.inference_mode()
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Compute `work`, write its K and V, and draw one token for each row that asks for one."""
+        """Compute `work`, write its K and V, and draw one token for each row that asks for one.
+
+        Raises OutOfMemory when the pools have no room for its activations.
+        """
         result: list[Sampled | None] = [None] * work.rows
-        rows, logits = self.logits(work)
-        if rows:
-            samplings = [sampling for sampling in work.sampling if sampling is not None]
-            positions = [int(work.positions[work.row_starts[row + 1] - 1]) + 1 for row in rows]
-            for row, sampled in zip(rows, sample(logits, samplings, positions), strict=True):
-                result[row] = sampled
+        with self._logits(work) as (rows, logits):
+            if rows:
+                samplings = [sampling for sampling in work.sampling if sampling is not None]
+                positions = [int(work.positions[work.row_starts[row + 1] - 1]) + 1 for row in rows]
+                for row, sampled in zip(rows, sample(logits, samplings, positions), strict=True):
+                    result[row] = sampled
         return tuple(result)
 
     @torch.inference_mode()
     def logits(self, work: Work) -> tuple[tuple[int, ...], Tensor]:
-        """The rows that are sampled, and their logits; K and V are written as in `run`."""
-        layout = self._laid_out(work)
-        return layout.picked_rows, self.decoder.forward(layout, self.kv)
+        """The rows that are sampled, and a copy of their logits; K and V are written as in `run`."""
+        with self._logits(work) as (rows, logits):
+            return rows, logits.clone()
+
+    @contextmanager
+    def _logits(self, work: Work) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+        """Logits in the step's own bytes, which are gone behind the `with`."""
+        layout, space = self._laid_out(work), self.decoder.space
+        try:
+            at = space.begin(work.step, len(layout.tokens), len(layout.picked))
+            yield layout.picked_rows, self.decoder.forward(layout, self.kv, at)
+        finally:
+            space.end()
 
     def _laid_out(self, work: Work) -> Layout:
         """Conversions are counted where a batch shape is new: at every launch that would cost 7 % of a small step."""

@@ -11,14 +11,15 @@ from torch import Tensor
 from runtime.models.config import DecoderConfig
 
 
-def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+def rotate(heads: Tensor, cosine: Tensor, sine: Tensor, swapped: Tensor, turned: Tensor) -> None:
     """Turn `heads` [tokens, heads, head_dim] by the angles of `tables`, rows picked by position: [tokens, 1, head_dim].
 
-    `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is.
+    `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is. `swapped` is
+    scratch of the shape of `heads`; the answer is in `turned`.
     """
     half = heads.shape[2] // 2
-    swapped = torch.cat((heads[..., half:], heads[..., :half]), 2)
-    return (heads * cosine).addcmul_(swapped, sine)
+    torch.cat((heads[..., half:], heads[..., :half]), 2, out=swapped)
+    torch.mul(heads, cosine, out=turned).addcmul_(swapped, sine)
 
 
 def tables(config: DecoderConfig, positions: int) -> tuple[Tensor, Tensor]:

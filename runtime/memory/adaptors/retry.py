@@ -94,9 +94,9 @@ def ladder(
 
     def defrag(request: AllocRequest) -> bool:
         assert move is not None
-        after = barrier()
-        quiet = after is None or after.done
         try:
+            after = barrier()
+            quiet = after is None or after.done
             if pool.defrag(move, after, overlap=quiet):
                 return True
             moved_bytes = sum(one.defrag(move, after, overlap=quiet) for one in neighbours if one is not pool)

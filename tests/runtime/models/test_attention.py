@@ -1,13 +1,20 @@
 """The two ways of decode attention agree, and the quick one is chosen only where it is right."""
 
+import random
+from dataclasses import replace
+
+import hypothesis.strategies as st
 import numpy as np
 import torch
+from hypothesis import given
 
 from runtime.core.work import Sampling, Work
+from runtime.memory.spans import PoolKind
 from runtime.models import attention, by_page
 from runtime.models.config import DecoderConfig, Rope
 from runtime.models.kv import PagedKv
-from runtime.models.layout import lay_out
+from runtime.models.layout import Layout, lay_out
+from runtime.models.step_space import StepSpace, alone
 
 CONFIG = DecoderConfig(
     "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
@@ -40,6 +47,14 @@ def random_kv(blocks: int) -> PagedKv:
     return kv
 
 
+def attend(layout: Layout, queries: torch.Tensor, kv: PagedKv, space: StepSpace | None = None) -> torch.Tensor:
+    unused, output = torch.zeros(len(queries), 2, 8), torch.empty(len(queries), 48)
+    space = alone(CONFIG) if space is None else space
+    attention.Attention(layout, queries, unused, unused, kv, space, output).attend(0)
+    assert not space.held(), "scratch is given back"
+    return output
+
+
 def test_by_page_and_by_gather_give_the_same_outputs() -> None:
     kv = random_kv(12)
     work = decode_work([[3, 9, 1], [0], [8, 2], [5, 7, 6, 4]], [11, 2, 5, 16])
@@ -47,8 +62,7 @@ def test_by_page_and_by_gather_give_the_same_outputs() -> None:
     assert layout.decode is not None
     assert layout.decode.run is not None
     queries = torch.randn((4, 6, 8), generator=torch.Generator().manual_seed(4))
-    unused = torch.zeros(4, 2, 8)
-    quick = attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace())
+    quick = attend(layout, queries, kv)
     for row, (table, context) in enumerate(zip(work.block_tables, work.context_lens.tolist(), strict=True)):
         keys = kv.keys[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
         values = kv.values[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
@@ -78,10 +92,27 @@ def test_slots_behind_the_last_token_do_not_matter() -> None:
     kv = random_kv(8)
     layout = lay_out(decode_work([[3, 1], [2]], [6, 3]), kv)
     queries = torch.randn((2, 6, 8), generator=torch.Generator().manual_seed(4))
-    unused = torch.zeros(2, 2, 8)
-    before = attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace()).clone()
+    before = attend(layout, queries, kv)
     for store in (kv.keys[0], kv.values[0]):
         store[1, :, 2:] = 1e4
         store[2, :, 3:] = 1e4
         store[[0, 4, 5, 6, 7]] = 1e4
-    assert torch.equal(before, attention.attend(layout, queries, unused, unused, kv, 0, attention.Workspace()))
+    assert torch.equal(before, attend(layout, queries, kv))
+
+
+@given(st.integers(1, 9), st.booleans(), st.integers(0, 2**16))
+def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: int) -> None:
+    """The answers are the same, and no part asks for more than scratch holds."""
+    kv, chance = random_kv(64), random.Random(seed)
+    tables = [chance.sample(range(64), 6) for _ in range(rows)]
+    work = decode_work(tables, [24, *(chance.randint(1, 24) for _ in range(rows - 1))])
+    layout = lay_out(work, kv)
+    assert layout.decode is not None
+    layout = replace(layout, decode=replace(layout.decode, run=None, at=torch.arange(rows) if mixed else None))
+    queries = torch.randn((rows, 6, 8), generator=torch.Generator().manual_seed(seed))
+    space = alone(CONFIG)
+    space.scratch_bytes = 65536 + 2 * 4 * 24 * (2 * 2 * 8 + 2 * 6)  # two rows a part, at most
+    assert torch.allclose(attend(layout, queries, kv, space), attend(layout, queries, kv), atol=1e-6)
+    usage = space.pools.usage(PoolKind.WORKSPACE)
+    assert usage.allocs == -(-rows // 2) + mixed
+    assert usage.peak_bytes <= space.scratch_bytes + 65536

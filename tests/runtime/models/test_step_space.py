@@ -1,0 +1,166 @@
+"""The bytes of a launch: hand-placed, disjoint, the same again in a steady decode, and all given back."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+from faults import Catalogue, Faults, FaultSpec, When, parse_do
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.device.torch_segments import TorchSegments
+from runtime.memory.adaptors.poison import SENTINEL
+from runtime.memory.alloc_points import POINTS as ALLOC_POINTS
+from runtime.memory.failures import OutOfMemory
+from runtime.memory.spans import PoolKind
+from runtime.memory.standard import PoolSizes, device_pools
+from runtime.models.buffers import Buffers, step_bytes
+from runtime.models.config import DecoderConfig, Rope, read_config
+from runtime.models.decoder import Decoder
+from runtime.models.default import default_model
+from runtime.models.kv import PagedKv
+from runtime.models.loader import load_weights
+from runtime.models.paged import PagedModel
+from runtime.models.step_space import StepSpace, alone
+from tests.runtime.fakes import SetClock
+from tests.runtime.models.worlds import Driver, generate
+
+CONFIG = DecoderConfig(
+    "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
+)
+MIB = 1 << 20
+
+
+class Bench:
+    """A step space with faults that can be armed, and poison below."""
+
+    def __init__(self, config: DecoderConfig = CONFIG, step: int = MIB, room: int | None = None) -> None:
+        catalogue = Catalogue()
+        for point in ALLOC_POINTS:
+            catalogue.declare(point)
+        clock = SetClock()
+        self.faults = Faults(catalogue, clock.now_ns, lambda fire: None, lambda state: None)
+        self.env = Env(clock, 0, self.faults, Ledger())
+        self.segments = TorchSegments(room)
+        sizes = PoolSizes(step=step, workspace=16 * MIB)
+        pools = device_pools(self.env, self.segments, sizes, poison=self.segments.filler)
+        self.space = StepSpace(config, self.segments, pools, 8 * MIB)
+
+    def arm(self, do: str, place: str = "before", **when: object) -> None:
+        self.faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), place=place, when=When(**when))])  # type: ignore[arg-type]
+
+
+def own(at: Buffers) -> list[torch.Tensor]:
+    """Those that share no bytes."""
+    norms = (*(getattr(norm, name) for norm in (at.norm, at.last_norm) for name in ("normed", "squares", "factors")),)
+    names = "hidden cosine sine fused turned swapped head_factors staged attended gate_up spread last logits".split()
+    return [*norms, *(getattr(at, name) for name in names)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 70), st.integers(0, 40)), min_size=1, max_size=6))
+def test_buffers_of_a_step_are_dense_aligned_and_share_nothing(shapes: list[tuple[int, int]]):
+    bench = Bench()
+    for number, (tokens, picked) in enumerate(shapes):
+        at = bench.space.begin(number, tokens, picked)
+        tensors = own(at)
+        for value, tensor in enumerate(tensors):
+            assert tensor.is_contiguous() and tensor.data_ptr() % 64 == 0
+            assert tensor.shape[0] in (tokens, picked)
+            tensor.fill_(value)
+        for value, tensor in enumerate(tensors):
+            assert tensor.eq(value).all(), "somebody else writes here"
+        assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(CONFIG, tokens, picked) <= MIB
+        bench.space.end()
+        assert not bench.space.held()
+    usage = bench.space.pools.usage(PoolKind.ACTIVATION)
+    assert (usage.hits, bench.segments.reserved) == (usage.allocs - 1, 1)
+
+
+def test_views_share_the_bytes_that_they_are_views_of():
+    at = Bench().space.begin(0, 3, 2)
+    at.fused.copy_(torch.arange(3 * 80).view(3, 80))
+    assert torch.equal(torch.cat((at.turning, at.values), 1).view(3, 80), at.fused)
+    at.turned.copy_(torch.arange(3 * 64).view(3, 8, 8))
+    assert torch.equal(torch.cat((at.queries, at.keys), 1), at.turned)
+    at.gate_up.copy_(torch.arange(3 * 64).view(3, 64))
+    assert torch.equal(torch.cat((at.gate, at.up), 1), at.gate_up)
+
+
+def test_a_steady_decode_makes_no_view_anew_and_asks_nothing_upstream():
+    space = Bench().space
+    first = space.begin(0, 7, 7)
+    space.end()
+    again = space.begin(1, 7, 7)
+    assert again is first
+    space.end()
+
+
+def test_what_ended_is_poisoned_so_that_a_late_reader_shows():
+    bench = Bench()
+    hidden = bench.space.begin(0, 4, 1).hidden
+    hidden.zero_()
+    bench.space.end()
+    assert hidden.view(torch.uint8).eq(SENTINEL).all()
+
+
+def test_scratch_is_given_back_also_when_its_operator_fails():
+    bench = Bench()
+    with bench.space.scratch((3, 4), (5,)) as (first, second):
+        assert (first.shape, second.shape) == ((3, 4), (5,))
+        assert [request.pool for _, request in bench.space.held()] == [PoolKind.WORKSPACE]
+    with pytest.raises(RuntimeError), bench.space.scratch((3, 4), (5,)) as (first, second):
+        torch.mm(first, second)
+    assert not bench.space.held()
+
+
+def test_the_same_scratch_twice_at_once_is_our_mistake():
+    space = Bench().space
+    with space.scratch((3,)), pytest.raises(AssertionError, match="taken twice"), space.scratch((3,)):
+        pass
+
+
+def test_a_step_that_gets_only_part_of_its_bytes_gives_that_part_back():
+    bench = Bench()
+    for nth in range(4):
+        bench.arm("memory.alloc: oom", skip=nth, times=1)
+        with pytest.raises(OutOfMemory):
+            bench.space.begin(nth, 5, 5)
+        bench.space.end()
+        assert not bench.space.held()
+        bench.faults.clean()
+    assert bench.env.marks.total["memory.out_of_memory"] == bench.env.marks.total["memory.reject"] == 4
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_tokens_do_not_depend_on_what_the_pools_hold(exact: bool):
+    """Poisoned bytes are read by nobody: the same tokens from pools that start with zeros and from poisoned ones."""
+    directory = default_model()
+    config = read_config(directory)
+    weights = load_weights(directory, config)
+    answers = []
+    for space in (alone(config), Bench(config, 8 * MIB).space):
+        model = PagedModel(Decoder(config, weights, exact_mode=exact, space=space), PagedKv(config, 16, 16))
+        driver = Driver(model)
+        courses = [generate(driver, [5, 6, 7] * 9, 12, chunk=10), generate(driver, [9] * 20, 5)]
+        answers.append([course.tokens for course in courses])
+        assert not space.held()
+    assert answers[0] == answers[1]
+
+
+def test_a_decode_step_after_the_first_needs_no_new_segment():
+    directory = default_model()
+    config = read_config(directory)
+    bench = Bench(config, step_bytes(config, 64, 16))
+    model = PagedModel(Decoder(config, load_weights(directory, config), space=bench.space), PagedKv(config, 16, 16))
+    driver = Driver(model)
+    course = driver.start("a", [1, 2, 3])
+    driver.run([(course, 3)])
+    driver.run([(course, 1)])
+    made = bench.segments.reserved
+    for _ in range(40):
+        driver.run([(course, 1)])
+    assert bench.segments.reserved == made
+    for kind in (PoolKind.ACTIVATION, PoolKind.WORKSPACE):
+        usage = bench.space.pools.usage(kind)
+        assert (usage.allocs - usage.hits, usage.failed) == (1, 0)
