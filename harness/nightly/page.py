@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from assertions.verdict import State
+from harness.nightly import junit
 from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, TREND_NIGHTS, Figure, Night
 from harness.nightly.trial import Trial
 from harness.report import figures
@@ -20,11 +21,11 @@ FIGURES_SHOWN = 60
 """In Markdown; the page has them all."""
 
 
-def write(night: Night, folder: Path) -> tuple[Path, Path]:
-    """Each put in place whole. Raises OSError."""
+def write(night: Night, folder: Path) -> tuple[Path, ...]:
+    """night.html, night.md and junit.xml, each put in place whole. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "night.html", folder / "night.md"
-    for path, text in zip(paths, (html(night, folder), markdown(night)), strict=True):
+    paths = folder / "night.html", folder / "night.md", folder / "junit.xml"
+    for path, text in zip(paths, (html(night, folder), markdown(night), junit.render(night)), strict=True):
         fresh = path.with_name(f".{path.name}.new")
         fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
         fresh.replace(path)

@@ -5,6 +5,7 @@ not judged, is skipped with its text. So a CI server's red and green agree with 
 """
 
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
 
 from assertions.verdict import Judged, Level, State
 from harness.report import figures
@@ -15,32 +16,64 @@ NO_VERDICT = "verdict"  # the one case of a run that nobody judged
 
 
 def render(report: Report) -> str:
-    identity = report.identity
-    suite = ET.Element("testsuite", name=safe(identity.scenario))
-    properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(report):
-        ET.SubElement(properties, "property", name=name, value=safe(value))
-    cases = [_case(suite, identity.scenario, judged) for judged in report.judges]
+    suite = Suite(report.identity.scenario, _properties(report))
+    for judged in report.judges:
+        suite.judged(judged)
     if report.standing.because:
-        case = ET.SubElement(
-            suite, "testcase", classname=f"seatrial.{safe(identity.scenario)}", name=NO_VERDICT, time="0"
-        )
-        ET.SubElement(case, "error", type="UNKNOWN", message=safe(report.standing.because))
-        cases.append("error")
-    totals = {
-        "tests": str(len(cases)),
-        "failures": str(cases.count("failure")),
-        "errors": str(cases.count("error")),
-        "skipped": str(cases.count("skipped")),
-        "time": f"{report.timeline.end_s:.3f}",
-    }
-    suite.attrib |= totals
-    if report.surroundings.started:
-        suite.set("timestamp", report.surroundings.started.removesuffix(" UTC").replace(" ", "T"))
-    root = ET.Element("testsuites", {"name": "seatrial", **totals})
-    root.append(suite)
+        suite.case(NO_VERDICT, "error", State.UNKNOWN, report.standing.because)
+    suite.close(report.timeline.end_s, report.surroundings.started)
+    return document("seatrial", [suite])
+
+
+class Suite:
+    """One run of a scenario; `close` it when all of its cases are there."""
+
+    def __init__(self, scenario: str, properties: Iterable[tuple[str, object]]) -> None:
+        self.element = ET.Element("testsuite", name=safe(scenario))
+        self.kinds: list[str] = []
+        self.took_s = 0.0
+        self._classname = f"seatrial.{safe(scenario)}"
+        inner = ET.SubElement(self.element, "properties")
+        for name, value in properties:
+            ET.SubElement(inner, "property", name=name, value=safe(value))
+
+    def judged(self, judged: Judged) -> None:
+        """The case of one judge."""
+        kind, message = _kind(judged)
+        self.case(judged.name, kind, judged.state, message, _body(judged))
+
+    def case(self, name: str, kind: str, state: State, message: str, body: str = "") -> None:
+        """`kind`: passed, failure, error or skipped."""
+        self.kinds.append(kind)
+        case = ET.SubElement(self.element, "testcase", classname=self._classname, name=safe(name), time="0")
+        if kind != "passed":
+            ET.SubElement(case, kind, type=str(state), message=safe(message)).text = safe(body) or None
+
+    def close(self, took_s: float, started: str | None) -> None:
+        """`started`: UTC, as people or as ISO 8601 write it."""
+        self.took_s = took_s
+        self.element.attrib |= _totals(self.kinds, took_s)
+        if started:
+            self.element.set("timestamp", started.removesuffix(" UTC").removesuffix("+00:00").replace(" ", "T"))
+
+
+def document(name: str, suites: Sequence[Suite]) -> str:
+    """The whole file."""
+    kinds = [kind for suite in suites for kind in suite.kinds]
+    root = ET.Element("testsuites", {"name": safe(name), **_totals(kinds, sum(suite.took_s for suite in suites))})
+    root.extend(suite.element for suite in suites)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _totals(kinds: Sequence[str], took_s: float) -> dict[str, str]:
+    return {
+        "tests": str(len(kinds)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+        "time": f"{took_s:.3f}",
+    }
 
 
 def _properties(report: Report) -> list[tuple[str, object]]:
@@ -59,19 +92,11 @@ def _properties(report: Report) -> list[tuple[str, object]]:
     ]
 
 
-def _case(suite: ET.Element, scenario: str, judged: Judged) -> str:
-    """Add one case; returns its kind: passed, failure, error or skipped."""
-    case = ET.SubElement(suite, "testcase", classname=f"seatrial.{safe(scenario)}", name=safe(judged.name), time="0")
-    kind, message = _kind(judged)
-    if kind != "passed":
-        ET.SubElement(case, kind, type=str(judged.state), message=safe(message)).text = safe(_body(judged))
-    return kind
-
-
 def _kind(judged: Judged) -> tuple[str, str]:
     said = judged.summary or judged.because or ""
     if judged.state is State.NOT_JUDGED:
-        return "skipped", f"not judged: {judged.because or said} ({judged.to_decide or 'no price given'})"
+        price = f" ({judged.to_decide})" if judged.to_decide else ""
+        return "skipped", f"not judged: {(judged.because or said).removeprefix('not judged: ')}{price}"
     if judged.level is Level.OBSERVE:
         return "skipped", f"observed only, {judged.state}: {said}"
     match judged.state:

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +28,16 @@ drive  = "virtual"
 phases = { warmup = { completed = 10 }, baseline = "5s", trial = "20s", recovery = "5s", drain_max = "15s" }
 load   = [{ id = "chat", rate = "3/s", prompt_tokens = [20, 60], output_tokens = [4, 16] }]
 check  = [{ that = "e2e.p50 < 2s" }]
+"""
+AFLOAT = """
+schema = 1
+name   = "afloat"
+means  = "plain load is not served by the built-in runtime"
+seed   = 5
+phases = { warmup = { completed = 8 }, baseline = "2s", trial = "8s", recovery = "1s", drain_max = "15s" }
+canary = { every = "2s" }
+load   = [{ id = "chat", rate = "4/s", prompt_tokens = [20, 60], output_tokens = [4, 16] }]
+check  = [{ that = "e2e.p50 < 20s", where = "all" }]
 """
 
 
@@ -94,6 +106,29 @@ def test_two_real_nights_with_their_controls(tmp_path: Path) -> None:
     assert len(shares) == 2
     assert all(0.15 <= share <= 0.25 for (share,) in shares)
     assert shares[0] == shares[1], "virtual: the same every night"
+
+
+@pytest.mark.slow
+def test_two_nights_of_a_real_server_are_compared_on_the_page_and_told_to_the_ci(tmp_path: Path) -> None:
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    (folder / "afloat.toml").write_text(AFLOAT)
+    for night in ("2026-11-27", "2026-11-28"):
+        done = call(tmp_path, str(folder), night=night)
+        assert done.returncode == 0, done.stdout + done.stderr
+    written = tmp_path / "runs" / "nights" / "2026-11-28"
+    suites = {suite.get("name"): suite for suite in ET.parse(written / "junit.xml").getroot()}
+    assert list(suites) == ["planted-leak", "planted-drift", "afloat"]
+    assert [(suite.get("failures"), suite.get("errors")) for suite in suites.values()] == [("0", "0")] * 3
+    cases = {str(case.get("name")) for case in suites["afloat"].iter("testcase")}
+    assert {"answered", "alive", "tokens", "reclamation", "e2e.p50 < 20s [all]"} <= cases
+    page = (written / "night.html").read_text()
+    assert "nights before</dt><dd>1<" in page
+    assert "No scenario and no judge says another word." in page
+    figures = page.split('id="figures"')[1]
+    assert re.search(
+        r'<th scope="row">afloat</th><td>latency: trial.e2e_p50_s</td>(<td class="n">[\d.]+ m?s</td>){3}', figures
+    )
 
 
 @pytest.mark.slow

@@ -99,9 +99,9 @@ def test_the_markdown_fits_a_jobs_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("controls", [awake(), asleep(), tuple(Found(c, False, "not run", None) for c in CONTROLS)])
-def test_writing_leaves_two_whole_files(tmp_path: Path, controls: tuple[Found, ...]) -> None:
+def test_writing_leaves_three_whole_files(tmp_path: Path, controls: tuple[Found, ...]) -> None:
     paths = page.write(a_night(controls), tmp_path / "nights" / TONIGHT)
-    assert sorted(path.name for path in paths[0].parent.iterdir()) == ["night.html", "night.md"]
+    assert sorted(path.name for path in paths[0].parent.iterdir()) == ["junit.xml", "night.html", "night.md"]
     assert all(path.read_text().strip() for path in paths)
 
 

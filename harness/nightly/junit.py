@@ -1,0 +1,65 @@
+"""junit.xml of a night: a suite is one trial, the controls too, so that a CI server's red and green are the night's.
+
+A control that was seen passes, although its run FAILs: that is what was planted. One that was not seen is an error, and
+so are a trial without a verdict and a scenario that was not run.
+"""
+
+from collections.abc import Iterator
+
+from assertions.verdict import Judged, State
+from harness.nightly.compare import Night, Row
+from harness.nightly.controls import Found
+from harness.nightly.trial import Said, Trial
+from harness.report.junit import NO_VERDICT, Suite, document
+
+
+def render(night: Night) -> str:
+    """Controls first, then the scenarios as the page has them."""
+    suites = [*(_control(night, found) for found in night.controls), *(_scenario(night, row) for row in night.rows)]
+    return document(f"seatrial nightly {night.night}", suites)
+
+
+def _control(night: Night, found: Found) -> Suite:
+    suite = Suite(found.control.name, [("planted", found.control.planted), *_properties(night, found.trial)])
+    suite.case("seen", "passed" if found.seen else "error", State.UNKNOWN, f"not seen: {found.text}")
+    return _closed(suite, found.trial)
+
+
+def _scenario(night: Night, row: Row) -> Suite:
+    suite = Suite(row.scenario, _properties(night, row.trial))
+    for said in row.trial.judges if row.trial is not None else ():
+        suite.judged(_judged(said))
+    if row.state is State.FAIL and "failure" not in suite.kinds:
+        suite.case(NO_VERDICT, "failure", State.FAIL, row.text)
+    if row.state in (State.UNKNOWN, None) and "error" not in suite.kinds:
+        suite.case(NO_VERDICT, "error", State.UNKNOWN, row.text)
+    return _closed(suite, row.trial)
+
+
+def _judged(said: Said) -> Judged:
+    because = None if said.state in (State.PASS, State.FAIL) else said.text
+    return Judged(said.name, said.state, said.text, said.level, said.limit, said.observed, because=because)
+
+
+def _properties(night: Night, trial: Trial | None) -> Iterator[tuple[str, object]]:
+    yield "night", night.night
+    yield "host class", night.host_class
+    if trial is None:
+        return
+    dirty = " (dirty)" if trial.dirty else ""
+    words = (
+        ("run", trial.run_id),
+        ("seed", trial.seed),
+        ("commit", trial.commit and trial.commit + dirty),
+        ("drive", trial.drive),
+        ("verdict", trial.state),
+        ("exit", trial.exit),
+        ("means", trial.means),
+        ("replay", trial.replay),
+    )
+    yield from ((name, value) for name, value in words if value is not None)
+
+
+def _closed(suite: Suite, trial: Trial | None) -> Suite:
+    suite.close(trial.wall_s if trial is not None else 0.0, trial.started if trial is not None else None)
+    return suite
