@@ -1,4 +1,4 @@
-"""One contract for all devices: what the engine may rely on, with the device's own points fired.
+"""One contract for all devices: what the engine may rely on, launches and copies, with the device's own points fired.
 
 A new device adds itself to WORLDS; its world says how to wait until something is done (a live one waits on the ledger's
 wake-up, a virtual one moves its clock).
@@ -17,7 +17,7 @@ from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Device, Ticket
-from runtime.core.work import Breach, Claim, Sampled, Sampling, Work
+from runtime.core.work import Breach, Claim, Copy, Sampled, Sampling, Way, Work
 from runtime.device.cpu import CpuDevice
 from runtime.device.points import POINTS
 from runtime.device.sim import SimDevice
@@ -52,11 +52,19 @@ class Journal:
     def stamp(self, work: Work) -> None:
         self.lines.append(("stamp", work.step))
 
+    @property
+    def block_bytes(self) -> int:
+        return 64
+
+    def move(self, copy: Copy) -> None:
+        self.lines.append((f"move {copy.way}", copy.offset))
+
 
 class World(Protocol):
     device: Device
     env: Env
     journal: Journal
+    fires: list[object]
 
     def until(self, met: Callable[[], bool]) -> None: ...
 
@@ -74,7 +82,7 @@ class CpuWorld:
         faults = Faults(catalogue, clock.now_ns, self._fired, lambda state: None)
         self.env = Env(clock=clock, seed=1, faults=faults, ledger=Ledger(self._wake))
         self.journal = Journal()
-        self.device = CpuDevice({"": self.journal}, self.journal, self.env)
+        self.device = CpuDevice({"": self.journal}, self.journal, self.env, mover=self.journal)
 
     def until(self, met: Callable[[], bool]) -> None:
         with self._woken:
@@ -95,6 +103,9 @@ class FlatCosts:
     def cost_ns(self, work: Work) -> int:
         return 1_000_000
 
+    def copy_ns(self, seq: int, blocks: int) -> int:
+        return 1_000_000
+
 
 class SimWorld:
     """A SimDevice over a journal; `until` moves its clock, and never back."""
@@ -104,10 +115,11 @@ class SimWorld:
         for point in POINTS:
             catalogue.declare(point)
         self.clock = VirtualTime()
-        faults = Faults(catalogue, self.clock.now_ns, lambda fire: None, lambda state: None)
+        self.fires: list[object] = []
+        faults = Faults(catalogue, self.clock.now_ns, self.fires.append, lambda state: None)
         self.env = Env(clock=self.clock, seed=1, faults=faults, ledger=Ledger())
         self.journal = Journal()
-        self.device = SimDevice({"": self.journal}, self.journal, self.env, self.clock, FlatCosts())
+        self.device = SimDevice({"": self.journal}, self.journal, self.env, self.clock, FlatCosts(), self.journal)
 
     def until(self, met: Callable[[], bool]) -> None:
         while not met():
@@ -299,3 +311,95 @@ def test_close_fails_what_is_queued_and_never_waits_for_a_hung_launch(world: Wor
 def test_closing_twice_is_closing_once(world: World) -> None:
     world.device.close()
     world.device.close()
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+def copy(world: World, number: int, way: Way = Way.OUT) -> Ticket:
+    """`number` is its offset, so that the journal tells which one it was."""
+    return world.device.copy(Copy(f"r{number}", way, (1, 2), 0, number))
+
+
+def test_copies_and_launches_run_in_the_order_in_which_they_came(world: World) -> None:
+    tickets = [copy(world, 0), launch(world, 1), copy(world, 2, Way.IN), launch(world, 3)]
+    world.until(lambda: tickets[-1].done)
+    assert world.env.ledger.settle() == tickets
+    ran = [line for line in world.journal.lines if line[0] in ("run", "move out", "move in")]
+    assert ran == [("move out", 0), ("run", 1), ("move in", 2), ("run", 3)]
+    assert all(ticket.error is None and ticket.done for ticket in tickets)
+
+
+@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize("place", ["before", "in_flight", "after"])
+def test_a_copy_fails_through_its_ticket_wherever_the_fault_lies(world: World, place: str, way: Way) -> None:
+    point = {Way.OUT: "device.copy.d2h", Way.IN: "device.copy.h2d"}[way]
+    arm(world, f"{point}: error", place, times=1)
+    failed, fine = copy(world, 1, way), copy(world, 2, way)
+    world.until(lambda: fine.done)
+    assert isinstance(failed.error, LaunchError)
+    assert fine.error is None
+    moved = [number for what, number in world.journal.lines if what == f"move {way}"]
+    assert moved == ([1, 2] if place == "after" else [2])
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_a_fault_of_one_way_leaves_the_other_alone(world: World, way: Way) -> None:
+    other = {Way.OUT: "device.copy.h2d", Way.IN: "device.copy.d2h"}[way]
+    arm(world, f"{other}: error", times=1)
+    ticket = copy(world, 1, way)
+    world.until(lambda: ticket.done)
+    assert ticket.error is None
+
+
+@pytest.mark.parametrize("point", ["device.copy.d2h", "device.copy.h2d"])
+def test_a_dropped_copy_is_called_done_and_nothing_was_moved(world: World, point: str) -> None:
+    arm(world, f"{point}: drop", times=1)
+    tickets = [copy(world, 1, Way.OUT), copy(world, 2, Way.IN)]
+    world.until(lambda: all(ticket.done for ticket in tickets))
+    assert all(ticket.error is None for ticket in tickets)
+    left = ("move in", 2) if point == "device.copy.d2h" else ("move out", 1)
+    assert world.journal.lines == [left]
+
+
+@pytest.mark.parametrize("place", ["before", "in_flight", "after"])
+def test_a_copy_that_hangs_holds_up_what_comes_after_it_until_it_is_healed(world: World, place: str) -> None:
+    arm(world, "device.copy.d2h: hang", place, times=1)
+    tickets = [copy(world, 1), launch(world, 2)]
+    assert not any(ticket.done for ticket in tickets)
+    world.env.faults.heal("f", "harness")
+    world.until(lambda: all(ticket.done for ticket in tickets))
+    assert world.env.ledger.settle() == tickets
+    assert all(ticket.error is None for ticket in tickets)
+
+
+def test_a_delayed_copy_is_late_and_right(world: World) -> None:
+    arm(world, "device.copy.h2d: delay 30ms", times=1)
+    ticket = copy(world, 1, Way.IN)
+    world.until(lambda: ticket.done)
+    assert ticket.error is None
+    assert ticket.done_ns is not None
+    assert ticket.done_ns - ticket.launched_ns >= 30_000_000
+    assert world.journal.lines == [("move in", 1)]
+
+
+def test_a_lost_device_takes_no_copy(world: World) -> None:
+    arm(world, "device.launch: lost", "in_flight", times=1)
+    ticket = launch(world, 1)
+    world.until(lambda: ticket.done)
+    with pytest.raises(DeviceLost):
+        copy(world, 2)
+
+
+def test_a_closed_device_fails_the_copies_that_wait_and_takes_no_other(world: World) -> None:
+    arm(world, "device.copy.d2h: hang", "in_flight", times=1)
+    hung, queued = copy(world, 1), copy(world, 2)
+    world.until(lambda: bool(world.fires))
+    world.device.close()
+    assert isinstance(queued.error, LaunchError)
+    with pytest.raises(LaunchError, match="closed"):
+        copy(world, 3)
+    world.env.faults.heal("f", "harness")
+    world.until(lambda: hung.done)
+    assert isinstance(hung.error, LaunchError)
+    assert world.journal.lines == []

@@ -11,10 +11,14 @@ from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.work import Sampling
 from runtime.device.cpu import CpuDevice
+from runtime.device.torch_mover import TorchMover
+from runtime.device.torch_segments import TorchSegments
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
+from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
 from runtime.models.reference import Reference
+from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import SECOND, Heard, SetClock
 from tests.runtime.models.worlds import open_paged, random_model
@@ -30,15 +34,22 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def serve(directory: Path, prompts: list[list[int]], blocks: int, cache: bool, exact: bool) -> tuple[Heard, Env]:
-    """All prompts, four at a time, through engine, device and model."""
+def serve(
+    directory: Path, prompts: list[list[int]], blocks: int, cache: bool, exact: bool, swap_blocks: int = 0
+) -> tuple[Heard, Env]:
+    """All prompts, four at a time, through engine, device and model. With `swap_blocks` who is preempted is swapped."""
     mailbox = Mailbox(len(prompts))
     env = Env(SetClock(), 0, NullFaults(), Ledger(mailbox.wake))
     pool = PagedPool(env, blocks, BLOCK_TOKENS, prefix_cache=cache)
     model = open_paged(directory, blocks=blocks, block_tokens=BLOCK_TOKENS, exact=exact)
-    device = CpuDevice({"": model}, pool.plane, env)
+    host = TorchSegments()
+    mover = TorchMover(host, "io", (*model.kv.keys, *model.kv.values), pool.plane)
+    device = CpuDevice({"": model}, pool.plane, env, mover=mover)
+    _, swap = host_memory(env, pool, host, mover.block_bytes, swap_blocks, device.copy, host.move)
     sink = Heard()
-    engine = Engine(env, device, pool, sink, mailbox, Limits(40, 4, len(prompts)), Bounds())
+    mode = Mode.SWAP if swap_blocks else Mode.RECOMPUTE
+    limits = Limits(40, 4, len(prompts), expected_output=0.0, preemption=mode)
+    engine = Engine(env, device, pool, sink, mailbox, limits, Bounds(), swap)
     for index, prompt in enumerate(prompts):
         assert mailbox.offer(Submit(str(index), tuple(prompt), OUTPUT, Sampling(), 0, 1000 * SECOND))
     engine.step()
@@ -46,7 +57,6 @@ def serve(directory: Path, prompts: list[list[int]], blocks: int, cache: bool, e
         mailbox.wait(10.0)
         engine.step()
     device.close()
-    assert not [event for event in env.events.take() if event.kind == "invariant"]
     return sink, env
 
 
@@ -59,8 +69,22 @@ def test_tokens_of_requests_that_share_prefixes_are_those_of_the_reference(direc
     expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
     for cache, blocks in ((False, 64), (True, 64), (True, 24)):
         sink, env = serve(directory, prompts, blocks, cache, exact)
+        assert not [event for event in env.events.take() if event.kind == "invariant"]
         assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected, (cache, blocks)
         assert env.marks.total["kv.tag_breach"] == 0
         cached = sum(ended.tokens_cached for ended in sink.ended.values())
         assert (cached > 400) if cache and blocks == 64 else (cached >= 0 if cache else cached == 0)
         assert (env.marks.total["kv.evict"] > 0) == (cache and blocks == 24)
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_tokens_of_requests_that_were_swapped_are_those_of_the_reference(directory: Path, cache: bool) -> None:
+    rng = random.Random(5)
+    prompts = [[rng.randrange(211) for _ in range(rng.randrange(6, 16))] for _ in range(16)]
+    reference = Reference(directory)
+    expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
+    sink, env = serve(directory, prompts, blocks=9, cache=cache, exact=False, swap_blocks=40)
+    assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected
+    assert env.marks.total["swap.out"] == env.marks.total["swap.in"] >= 3
+    assert env.marks.total["kv.tag_breach"] == 0
+    assert not [event for event in env.events.take() if event.kind == "invariant"]
