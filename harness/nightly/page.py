@@ -17,6 +17,17 @@ from harness.report.sanitise import clean
 from harness.report.sanitise import markdown as safe
 
 TREND_WIDTH, TREND_HEIGHT = 110, 22
+SAID = {
+    "wall_s": "took",
+    "value": "",
+    "share": "change",
+    "per_hour": "growth per hour",
+    "excess": "too many",
+    "recovery_max_s": "the slowest",
+    "rss_per_1000_completions": "RSS per 1,000 completions",
+    "rss_per_1000_cancels": "RSS per 1,000 cancels",
+}
+"""Figures of judges, as people say them."""
 FIGURES_SHOWN = 60
 """In Markdown; the page has them all."""
 
@@ -49,6 +60,7 @@ def html(night: Night, folder: Path) -> str:
     environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined)
     environment.filters |= {
         "commits": commits,
+        "label": label,
         "link": link,
         "quantity": quantity,
         "ratio": ratio,
@@ -113,8 +125,9 @@ def lead(night: Night) -> str:
     """The night in one sentence."""
     awake = sum(found.seen for found in night.controls)
     changed = sum(change.judge is None for change in night.changes)
+    says = "scenario says" if len(night.rows) == 1 else "scenarios say"
     compared = (
-        f"{changed} of {len(night.rows)} scenarios say another word than the night before, "
+        f"{changed} of {len(night.rows)} {says} another word than the night before, "
         f"{len(night.moved)} of {len(night.figures)} figures moved"
         if night.nights_before
         else "the first night of this host class, so nothing to compare with"
@@ -127,6 +140,18 @@ def quantity(value: float | None, unit: str | None) -> str:
     if unit == "bytes/h":
         return figures.MISSING if value is None else f"{figures.size(value)}/h"
     return figures.quantity(value, unit)
+
+
+def label(metric: str) -> str:
+    """A name of trials.sqlite as people say it: `latency: trial.ttft_p99_s` is `TTFT p99 in the trial`."""
+    judge, _, figure = metric.rpartition(": ")
+    if judge == "latency":
+        phase, _, what = figure.partition(".")
+        name, quantile, *_ = what.split("_")
+        return f"{name.upper()} {quantile} in the {phase}"
+    if not judge or figure in SAID:
+        return f"{judge}: {SAID.get(figure, figure)}".removeprefix(": ").removesuffix(": ")
+    return metric
 
 
 def ratio(value: float | None) -> str:
@@ -165,7 +190,7 @@ def _figures(rows: Sequence[Figure]) -> str:
     shown = [
         (
             row.scenario,
-            row.metric,
+            label(row.metric),
             quantity(row.tonight, row.unit),
             quantity(row.last, row.unit),
             quantity(row.median, row.unit),

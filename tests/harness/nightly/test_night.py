@@ -127,7 +127,7 @@ def test_two_nights_of_a_real_server_are_compared_on_the_page_and_told_to_the_ci
     assert "No scenario and no judge says another word." in page
     figures = page.split('id="figures"')[1]
     assert re.search(
-        r'<th scope="row">afloat</th><td>latency: trial.e2e_p50_s</td>(<td class="n">[\d.]+ m?s</td>){3}', figures
+        r'<th scope="row">afloat</th><td>E2E p50 in the trial</td>(<td class="n">[\d.]+ m?s</td>){3}', figures
     )
 
 

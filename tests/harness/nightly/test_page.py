@@ -9,7 +9,7 @@ import pytest
 
 from assertions.verdict import State
 from harness.nightly import page
-from harness.nightly.compare import Night, compare
+from harness.nightly.compare import SHOWN_FIGURES, SHOWN_LATENCY, Night, compare
 from harness.nightly.controls import CONTROLS, Found
 from tests.harness.nightly.fakes import HOST, TONIGHT, asleep, awake, said, trial
 
@@ -42,9 +42,11 @@ def test_both_outputs_show_the_same_numbers() -> None:
     assert len(night.figures) == 3
     for figure in night.figures:
         numbers = [page.quantity(value, figure.unit) for value in (figure.tonight, figure.last, figure.median)]
-        row = " ".join([figure.scenario, figure.metric, *numbers, str(figure.nights), page.ratio(figure.ratio)])
+        row = " ".join(
+            [figure.scenario, page.label(figure.metric), *numbers, str(figure.nights), page.ratio(figure.ratio)]
+        )
         assert row in text
-        assert {figure.metric, *numbers, page.ratio(figure.ratio)} <= told
+        assert {page.label(figure.metric), *numbers, page.ratio(figure.ratio)} <= told
     assert "52.3 ms" in text
     assert "41.2 ms" in text
     assert "1.27" in told
@@ -109,3 +111,13 @@ def test_a_night_in_which_nothing_was_run_has_a_page(tmp_path: Path) -> None:
     night = compare(TONIGHT, HOST, [("chat", ())], asleep(), interrupted="SIGTERM")
     assert "not run: SIGTERM received" in plain(page.html(night, FOLDER))
     assert "no scenario was run" in page.markdown(night)
+
+
+def test_every_figure_that_is_shown_has_a_name_that_people_say() -> None:
+    names = [f"latency: {name}" for name in SHOWN_LATENCY] + [f"judge: {name}" for name in SHOWN_FIGURES] + ["wall_s"]
+    labels = [page.label(name) for name in names]
+    assert len(set(labels)) == len(names)
+    assert not [label for label in labels if "_" in label]
+    assert page.label("latency: trial.ttft_p99_s") == "TTFT p99 in the trial"
+    assert page.label("ttft.p99 < 1s [chat]: value") == "ttft.p99 < 1s [chat]"
+    assert page.label("reclamation: excess") == "reclamation: too many"
