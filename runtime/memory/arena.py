@@ -9,7 +9,7 @@ step is laid out in another segment. Two launches in flight need three segments 
 """
 
 from runtime.memory.failures import OutOfMemory
-from runtime.memory.placement import Place, aligned
+from runtime.memory.placement import Fixed, Place, aligned
 from runtime.memory.spans import Lifetime
 from runtime.memory.upstream import Segments
 
@@ -27,7 +27,7 @@ class _Stack:
         self.taken: dict[int, tuple[int, bool]] = {}
 
 
-class Arena:
+class Arena(Fixed):
     """See Placement. Nothing moves here and nothing need to: a reset leaves no holes."""
 
     full = OutOfMemory
@@ -73,17 +73,6 @@ class Arena:
                 stack.cursor = end
                 return
         stack.cursor = 0
-
-    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
-        """None."""
-        return None
-
-    def rank(self, place: Place) -> tuple[int, int]:
-        """See Placement."""
-        return (place.segment, place.offset)
-
-    def tidy(self) -> None:
-        """Nothing is kept apart."""
 
     def drop_empty(self) -> int:
         """See Placement."""

@@ -13,9 +13,8 @@ more than a run is, goes to the extents as it is.
 
 from bisect import bisect_left
 
-from runtime.memory.extents import Extents
 from runtime.memory.failures import OutOfMemory
-from runtime.memory.placement import Place
+from runtime.memory.placement import Place, Placement
 
 CLASSES = (*(size for power in range(6, 17) for size in (1 << power, 3 << power - 1)), 131072)
 """64, 96, 128, 192 ... 65536, 98304, 131072: the seed's table."""
@@ -40,9 +39,9 @@ class Classes:
 
     full = OutOfMemory
 
-    def __init__(self, extents: Extents) -> None:
-        self.longest = extents.longest
-        self._extents = extents
+    def __init__(self, below: Placement) -> None:
+        self.longest = below.longest
+        self._below = below
         self._block_hits = 0
         self._refill_hits = 0
         self._next_run = 1
@@ -55,7 +54,7 @@ class Classes:
     @property
     def hits(self) -> int:
         """Blocks of an open run, and large spans of a segment that was there; refills are neither."""
-        return self._block_hits + self._extents.hits - self._refill_hits
+        return self._block_hits + self._below.hits - self._refill_hits
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
         """See Placement. Before it says no it gives the spares up."""
@@ -72,7 +71,7 @@ class Classes:
     def put_back(self, place: Place) -> None:
         """See Placement."""
         if not place.home:
-            self._extents.put_back(place)
+            self._below.put_back(place)
             return
         run = self._runs[place.home]
         self._open[run.size_bytes][place.home] = run
@@ -81,24 +80,36 @@ class Classes:
         if len(run.free) == run.blocks and self._spare.setdefault(run.size_bytes, place.home) != place.home:
             self._close(place.home)
 
-    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
+    def settle(self, bytes_max: float) -> None:
+        """See Placement."""
+        self._below.settle(bytes_max)
+
+    def better(self, place: Place, alignment: int) -> Place | None:
         """See Placement. A block goes to a run before its own; when there is none, a new run is cut there for it and
         those beside it."""
         if not place.home:
-            return self._extents.better(place, alignment, overlap)
+            return self._below.better(place, alignment)
         own = self._runs[place.home]
-        ranks = {run: self._extents.rank(one.place) for run, one in self._open[own.size_bytes].items()}
+        ranks = {run: self._below.rank(one.place) for run, one in self._open[own.size_bytes].items()}
         best = min(ranks, key=lambda run: ranks[run], default=None)
-        if best is not None and ranks[best] < self._extents.rank(own.place):
+        if best is not None and ranks[best] < self._below.rank(own.place):
             return self._block(own.size_bytes, best)
-        extent = self._extents.better(own.place, _run_alignment(own.size_bytes), overlap=False)
+        extent = self._below.better(own.place, _run_alignment(own.size_bytes))
         return (
             None if extent is None else self._block(own.size_bytes, self._add_run(own.size_bytes, extent, own.blocks))
         )
 
-    def rank(self, place: Place) -> tuple[int, int]:
+    def slide(self, place: Place, alignment: int) -> Place | None:
+        """See Placement. A block has no bytes of its own to slide over: its run is whole."""
+        return None if place.home else self._below.slide(place, alignment)
+
+    def distance(self, place: Place) -> int:
+        """See Placement."""
+        return 0 if place.home else self._below.distance(place)
+
+    def rank(self, place: Place) -> tuple[int, int, int]:
         """See Placement: a block is as far off as its run."""
-        return self._extents.rank(self._runs[place.home].place if place.home else place)
+        return self._below.rank(self._runs[place.home].place if place.home else place)
 
     def tidy(self) -> None:
         """The spares go back to the extents."""
@@ -108,23 +119,23 @@ class Classes:
     def drop_empty(self) -> int:
         """See Placement."""
         self.tidy()
-        return self._extents.drop_empty()
+        return self._below.drop_empty()
 
     @property
     def total_bytes(self) -> int:
         """See Placement."""
-        return self._extents.total_bytes
+        return self._below.total_bytes
 
     @property
     def free_bytes(self) -> int:
         """In extents, and in blocks of open runs."""
-        return self._extents.free_bytes + self._free_bytes
+        return self._below.free_bytes + self._free_bytes
 
     @property
     def largest_free_bytes(self) -> int:
         """See Placement."""
         blocks = (size for size, runs in self._open.items() if runs)
-        return max(self._extents.largest_free_bytes, *blocks, 0)
+        return max(self._below.largest_free_bytes, *blocks, 0)
 
     @property
     def pinned_bytes(self) -> int:
@@ -151,19 +162,19 @@ class Classes:
         return Place(run.place.segment, offset, size, home)
 
     def _refill(self, size: int) -> int | None:
-        hits = self._extents.hits
+        hits = self._below.hits
         extent, blocks = None, blocks_of(size)
         while extent is None and blocks:
             extent = self._large(size * blocks, _run_alignment(size))
             blocks = blocks if extent else blocks // 2  # where no whole run fits, a few blocks may
-        self._refill_hits += self._extents.hits - hits
+        self._refill_hits += self._below.hits - hits
         return None if extent is None else self._add_run(size, extent, blocks)
 
     def _large(self, size_bytes: int, alignment: int) -> Place | None:
-        place = self._extents.place(size_bytes, alignment)
+        place = self._below.place(size_bytes, alignment)
         if place is None and self._spare:
             self.tidy()
-            place = self._extents.place(size_bytes, alignment)
+            place = self._below.place(size_bytes, alignment)
         return place
 
     def _add_run(self, size: int, extent: Place, blocks: int) -> int:
@@ -178,7 +189,7 @@ class Classes:
         if self._spare.get(run.size_bytes) == home:
             del self._spare[run.size_bytes]
         self._free_bytes -= run.blocks * run.size_bytes
-        self._extents.put_back(run.place)
+        self._below.put_back(run.place)
 
 
 def blocks_of(size: int) -> int:

@@ -9,6 +9,7 @@ Freed pieces merge at once (boundary tags, Knuth 1968), so an empty segment is a
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from runtime.memory.failures import OutOfMemory
 from runtime.memory.placement import Place, aligned
@@ -18,6 +19,17 @@ from runtime.memory.upstream import Segments
 GRANULE = 256
 HIGH_FROM_BYTES = 4 * 1024 * 1024
 """Where the seed's own `align_size` draws the line between its two sizes."""
+
+
+class _Plan(NamedTuple):
+    """What a defragmentation does with one segment."""
+
+    seat: tuple[int, int]
+    """The fuller a segment the smaller, so that spans leave the emptier ones for it."""
+    gap: tuple[int, int]
+    """The largest hole: all others are driven into it."""
+    reach: tuple[int, int]
+    """Between these, spans slide away from the gap."""
 
 
 class Extents:
@@ -36,6 +48,7 @@ class Extents:
         self._ends: dict[tuple[int, int], int] = {}
         self._starts: dict[tuple[int, int], int] = {}
         self._free_bytes = 0
+        self._plans: dict[int, _Plan] = {}
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
         """See Placement. Older segments first: the newest can then empty and be given back."""
@@ -67,19 +80,62 @@ class Extents:
             end = after
         self._add_hole(segment, start, end)
 
-    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
-        """See Placement: nearer to the end that its size belongs to."""
-        alignment = max(alignment, GRANULE)
-        found = next(self._fits(place.bytes, alignment), None)
-        if found is not None and self.rank(found) < self.rank(place):
-            self._carve(found)
-            return found
-        return self._slide(place, alignment) if overlap else None
+    def settle(self, bytes_max: float) -> None:
+        """See Placement. From the largest hole outwards, always to the neighbouring hole that costs the fewest bytes
+        for each byte won; segments with the largest hole spend first."""
+        holes: dict[int, list[tuple[int, int]]] = {segment: [] for segment in self._segments.bytes_of}
+        for (segment, start), end in sorted(self._ends.items()):
+            holes[segment].append((start, end))
+        free = {segment: sum(end - start for start, end in each) for segment, each in holes.items()}
+        left_bytes = bytes_max
+        self._plans = {}
+        for segment in sorted(holes, key=lambda one: max(map(_length, holes[one]), default=0), reverse=True):
+            each, whole = holes[segment], self._segments.bytes_of[segment]
+            gap = max(each, key=_length, default=(whole, whole))
+            left_bytes, reach = _reach(each, left_bytes)
+            self._plans[segment] = _Plan((free[segment] - whole, segment), gap, reach)
 
-    def rank(self, place: Place) -> tuple[int, int]:
-        """See Placement: the distance from the end that its size belongs to, older segments first."""
+    def better(self, place: Place, alignment: int) -> Place | None:
+        """See Placement: nearer to the end that its size belongs to, or in a fuller segment."""
+        own, best, found = self.rank(place), None, None
+        for segment, start in self._holes:
+            spot = self._spot(segment, start, place.bytes, max(alignment, GRANULE))
+            if spot is not None and self.rank(spot) < own and (best is None or self.rank(spot) < best):
+                best, found = self.rank(spot), spot
+        if found is not None:
+            self._carve(found)
+        return found
+
+    def rank(self, place: Place) -> tuple[int, int, int]:
+        """See Placement: fuller segments first, and in each the distance from the end that its size belongs to."""
         small = place.bytes < self._high_from_bytes
-        return (place.segment, place.offset if small else self._segments.bytes_of[place.segment] - place.end)
+        distance = place.offset if small else self._segments.bytes_of[place.segment] - place.end
+        return (*self._plans[place.segment].seat, distance)
+
+    def slide(self, place: Place, alignment: int) -> Place | None:
+        """See Placement: into the hole next to it, away from the gap; the two may share bytes."""
+        segment, offset, end = place.segment, place.offset, place.end
+        start, stop = self._starts.get((segment, offset), offset), self._ends.get((segment, end), end)
+        if end <= self._plans[segment].gap[0]:
+            to = aligned(start, max(alignment, GRANULE))
+        else:
+            to = (stop - place.bytes) & -max(alignment, GRANULE)
+        moved = Place(segment, to, place.bytes)
+        if not start <= to <= stop - place.bytes or self.distance(moved) <= self.distance(place):
+            return None
+        if abs(to - offset) < place.bytes:
+            self.put_back(place)
+            self._carve(Place(segment, min(to, offset), abs(to - offset) + place.bytes))
+        else:
+            self._carve(moved)
+        return moved
+
+    def distance(self, place: Place) -> int:
+        """See Placement."""
+        plan = self._plans[place.segment]
+        if place.offset < plan.reach[0] or plan.reach[1] < place.end:
+            return 0
+        return plan.gap[0] - place.offset if place.end <= plan.gap[0] else place.end - plan.gap[1]
 
     def tidy(self) -> None:
         """Nothing is kept apart: pieces merge as they come back."""
@@ -116,36 +172,23 @@ class Extents:
 
     def _fits(self, size_bytes: int, alignment: int) -> Iterator[Place]:
         """Places that could be taken, best first."""
-        if size_bytes < self._high_from_bytes:
-            for segment, start in self._holes:
-                offset = aligned(start, alignment)
-                if offset + size_bytes <= self._ends[segment, start]:
-                    yield Place(segment, offset, size_bytes)
-            return
         high: Place | None = None
         for segment, start in self._holes:
             if high is not None and high.segment != segment:
                 break
-            offset = (self._ends[segment, start] - size_bytes) & -alignment
-            if offset >= start:
-                high = Place(segment, offset, size_bytes)
+            spot = self._spot(segment, start, size_bytes, alignment)
+            if spot is not None and size_bytes < self._high_from_bytes:
+                yield spot
+            elif spot is not None:
+                high = spot
         if high is not None:
             yield high
 
-    def _slide(self, place: Place, alignment: int) -> Place | None:
-        """Into the hole next to it, on the side of its end; the two may share bytes."""
-        segment, offset, end = place.segment, place.offset, place.end
-        if place.bytes < self._high_from_bytes:
-            to = aligned(self._starts.get((segment, offset), offset), alignment)
-        else:
-            to = (self._ends.get((segment, end), end) - place.bytes) & -alignment
-        moved = Place(segment, to, place.bytes)
-        if self.rank(moved) >= self.rank(place):
-            return None
-        self.put_back(place)
-        low = min(place, moved)
-        self._carve(Place(segment, low.offset, abs(to - offset) + place.bytes))
-        return moved
+    def _spot(self, segment: int, start: int, size_bytes: int, alignment: int) -> Place | None:
+        """Where in that hole it would lie."""
+        end = self._ends[segment, start]
+        offset = aligned(start, alignment) if size_bytes < self._high_from_bytes else (end - size_bytes) & -alignment
+        return Place(segment, offset, size_bytes) if start <= offset <= end - size_bytes else None
 
     def _carve(self, place: Place) -> None:
         at = bisect_left(self._holes, (place.segment, place.offset + 1)) - 1
@@ -167,3 +210,26 @@ class Extents:
     def _drop_hole(self, segment: int, start: int) -> None:
         del self._holes[bisect_left(self._holes, (segment, start))]
         del self._starts[segment, self._ends.pop((segment, start))]
+
+
+def _length(hole: tuple[int, int]) -> int:
+    return hole[1] - hole[0]
+
+
+def _reach(holes: list[tuple[int, int]], left_bytes: float) -> tuple[float, tuple[int, int]]:
+    """How far from the largest of `holes` spans can slide for `left_bytes`, and what is left of those then."""
+    if not holes:
+        return left_bytes, (0, 0)
+    low = high = max(range(len(holes)), key=lambda at: _length(holes[at]))
+    while True:
+        sides = []
+        if low > 0:
+            sides.append((holes[low][0] - holes[low - 1][1], holes[low - 1], -1))
+        if high + 1 < len(holes):
+            sides.append((holes[high + 1][0] - holes[high][1], holes[high + 1], 1))
+        sides = [side for side in sides if side[0] <= left_bytes]
+        if not sides:
+            return left_bytes, (holes[low][0], holes[high][1])
+        cost_bytes, _, side = min(sides, key=lambda side: side[0] / _length(side[1]))
+        left_bytes -= cost_bytes
+        low, high = (low - 1, high) if side < 0 else (low, high + 1)

@@ -51,15 +51,25 @@ class Placement(Protocol):
         """The place is free for reuse from now on."""
         ...
 
-    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
-        """Take a place that leaves the free bytes in larger pieces than `place` does; None when there is none.
-
-        With `overlap` it may share bytes with `place`: a slide, which only a copy like memmove survives.
-        """
+    def settle(self, bytes_max: float) -> None:
+        """Before a round of `better` or `slide`: look where free bytes are to come together, for `bytes_max`
+        of slides at most."""
         ...
 
-    def rank(self, place: Place) -> tuple[int, int]:
-        """How far `place` is from where it leaves the free bytes in the largest pieces; smaller is nearer."""
+    def better(self, place: Place, alignment: int) -> Place | None:
+        """Take a place apart from `place` that leaves the free bytes in larger pieces; None when there is none."""
+        ...
+
+    def slide(self, place: Place, alignment: int) -> Place | None:
+        """As `better`, but it may share bytes with `place`, which only a copy like memmove survives."""
+        ...
+
+    def rank(self, place: Place) -> tuple[int, int, int]:
+        """How far `place` is from where `better` would have it; smaller is nearer."""
+        ...
+
+    def distance(self, place: Place) -> int:
+        """How far it is from the gap that `slide` widens, in bytes; 0: it is not to slide."""
         ...
 
     def tidy(self) -> None:
@@ -89,6 +99,32 @@ class Placement(Protocol):
     def pinned_bytes(self) -> int:
         """Put back or never used, and not to be handed out before a neighbour goes: total = taken + free + pinned."""
         ...
+
+
+class Fixed:
+    """The part of a Placement whose places never move: what is in it does not live long enough."""
+
+    def settle(self, bytes_max: float) -> None:
+        """Nothing."""
+
+    def better(self, place: Place, alignment: int) -> Place | None:
+        """None."""
+        return None
+
+    def slide(self, place: Place, alignment: int) -> Place | None:
+        """None."""
+        return None
+
+    def rank(self, place: Place) -> tuple[int, int, int]:
+        """All alike."""
+        return (0, 0, 0)
+
+    def distance(self, place: Place) -> int:
+        """0."""
+        return 0
+
+    def tidy(self) -> None:
+        """Nothing is kept apart."""
 
 
 def minus(place: Place, other: Place) -> Place:

@@ -10,7 +10,7 @@ tail is full: RingFull, and nothing is overwritten.
 from collections import deque
 
 from runtime.memory.failures import RingFull
-from runtime.memory.placement import Place, aligned
+from runtime.memory.placement import Fixed, Place, aligned
 from runtime.memory.spans import Lifetime
 from runtime.memory.upstream import Segments
 
@@ -26,7 +26,7 @@ class _Lap:
         self.start, self.end, self.back = start, end, False
 
 
-class Ring:
+class Ring(Fixed):
     """See Placement. One segment, made when first needed, of `segments.segment_bytes`."""
 
     full = RingFull
@@ -73,17 +73,6 @@ class Ring:
         while line and line[-1].back:
             line.pop()
         self._tail, self._head = (line[0].start, line[-1].end) if line else (0, 0)
-
-    def better(self, place: Place, alignment: int, overlap: bool) -> Place | None:
-        """None: scratch does not live long enough to be moved."""
-        return None
-
-    def rank(self, place: Place) -> tuple[int, int]:
-        """See Placement."""
-        return (place.segment, place.offset)
-
-    def tidy(self) -> None:
-        """Nothing is kept apart."""
 
     def drop_empty(self) -> int:
         """See Placement."""

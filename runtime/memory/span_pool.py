@@ -5,7 +5,8 @@ alloc --> live --free / reset / defrag--> limbo --ticket done--> placement.put_b
             `-- owner in the ledger         `-- counted, and shown by the audit with its owner
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -84,21 +85,18 @@ class SpanPool:
         return self._placement.drop_empty()
 
     def defrag(self, move: Move, barrier: Ticket | None, *, bytes_max: int | None = None, overlap: bool = False) -> int:
-        """See Pool. Farthest first, into the best holes; a slide goes nearest first, so that each makes room for the
-        next."""
-        placement = self._placement
+        """See Pool. First each span beside the gap goes into a hole elsewhere, which widens the gap by as many bytes as
+        are moved. What finds none slides, farthest first, so that each makes room for the next: dearer by far."""
+        placement, left_bytes = self._placement, math.inf if bytes_max is None else bytes_max
         placement.tidy()
-        overlap = overlap and (barrier is None or barrier.done)
-        moved = 0
-        order = sorted(self._live.values(), key=lambda held: placement.rank(held.place), reverse=not overlap)
-        for held in order:
-            if bytes_max is not None and moved + held.span.bytes > bytes_max:
-                break
-            alignment = max(held.request.alignment, self._alignment)
-            place = placement.better(held.place, alignment, overlap)
-            if place is not None:
-                self._move(held, place, move, barrier)
-                moved += held.span.bytes
+        placement.settle(left_bytes)
+        order = sorted(self._live.values(), key=lambda held: placement.rank(held.place), reverse=True)
+        moved = self._shift(order, placement.better, move, barrier, left_bytes)
+        if overlap and (barrier is None or barrier.done):
+            placement.settle(left_bytes - moved)
+            order = [held for held in self._live.values() if placement.distance(held.place)]
+            order.sort(key=lambda held: -placement.distance(held.place))
+            moved += self._shift(order, placement.slide, move, barrier, left_bytes - moved)
         placement.tidy()
         return moved
 
@@ -197,6 +195,23 @@ class SpanPool:
         for call in self._on_return:
             call(place)
         self._placement.put_back(place)
+
+    def _shift(
+        self,
+        order: Sequence[_Held],
+        to: Callable[[Place, int], Place | None],
+        move: Move,
+        barrier: Ticket | None,
+        left_bytes: float,
+    ) -> int:
+        moved = 0
+        for held in order:
+            if moved + held.span.bytes <= left_bytes:
+                place = to(held.place, max(held.request.alignment, self._alignment))
+                if place is not None:
+                    self._move(held, place, move, barrier)
+                    moved += held.span.bytes
+        return moved
 
     def _move(self, held: _Held, place: Place, move: Move, barrier: Ticket | None) -> None:
         new = self._live[self._issue(held.request, place).generation]

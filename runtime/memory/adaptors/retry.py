@@ -85,9 +85,9 @@ def ladder(
     times_max: int = 8,
 ) -> tuple[Rung, ...]:
     """The rungs that this pool can have. `neighbours` live on the same device, so their empty segments are room for
-    this one; `move` makes all of them pools that can be defragmented, after the launch that `barrier` names: first this
-    one, and when nothing moves there, the neighbours. Evict and preempt end one holding at a time and are climbed up to
-    `times_max` times."""
+    this one; `move` makes all of them pools that can be defragmented, after the launch that `barrier` names:
+    first this one (some bytes, and all that helps where these are too few), and when nothing moves there, the
+    neighbours. Evict and preempt end one holding at a time and are climbed up to `times_max` times."""
 
     def release_free(request: AllocRequest) -> bool:
         return sum(one.release_free() for one in (pool, *neighbours)) > 0
@@ -97,7 +97,10 @@ def ladder(
         try:
             after = barrier()
             quiet = after is None or after.done
-            if pool.defrag(move, after, overlap=quiet):
+            moved_bytes = pool.defrag(move, after, bytes_max=4 * request.bytes, overlap=quiet)
+            if pool.usage().largest_free_bytes < request.bytes:
+                moved_bytes += pool.defrag(move, after, overlap=quiet)
+            if moved_bytes:
                 return True
             moved_bytes = sum(one.defrag(move, after, overlap=quiet) for one in neighbours if one is not pool)
         except DefragFailed:

@@ -73,6 +73,20 @@ def test_what_is_free_in_pieces_is_served_after_a_defrag():
     assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
 
 
+def test_a_defrag_moves_no_more_than_the_wish_needs():
+    bench = Bench(total_kib=16 * 1024, segment_kib=16 * 1024)
+    moved: list[int] = []
+    rungs = ladder(bench.env, bench.pool, move=lambda old, new, size_bytes: moved.append(size_bytes))
+    pool = Retry(bench.pool, bench.env, rungs)
+    spans = [pool.alloc(ask(200 * KIB)) for _ in range(80)]
+    for span in spans[::2]:
+        pool.free(span, None)
+    pool.alloc(ask(400 * KIB))
+    assert moved == [200 * KIB] * 8
+    pool.alloc(ask(6000 * KIB))
+    assert bench.env.marks.total["memory.defrag"] == 2
+
+
 def test_room_that_is_still_in_limbo_helps_the_next_request_only():
     bench = Bench()
     ticket = bench.launch()
@@ -103,7 +117,7 @@ def test_evict_comes_before_everything_and_preempt_last():
 def test_a_defrag_that_fails_is_a_rung_that_did_not_help(place: str):
     bench = Bench()
     broken = Fault(bench.pool, bench.env)
-    spans = [broken.alloc(ask(250 * KIB)) for _ in range(4)]
+    spans = [broken.alloc(ask(170 * KIB)) for _ in range(6)]
     for span in spans[::2]:
         broken.free(span, None)
     moved: list[tuple[Span, Span]] = []

@@ -73,7 +73,7 @@ def test_bytes_of_a_group_are_of_that_group_and_kind_alone():
     assert both.asked_bytes_of(PoolKind.KV, "a") == 20
 
 
-@pytest.mark.parametrize(("segment_kib", "n", "moves"), [(1024, 6, 0), (2048, 14, 7)])
+@pytest.mark.parametrize(("segment_kib", "n", "moves"), [(1024, 6, 0), (2048, 14, 4)])
 def test_tending_moves_in_the_top_band_only_and_only_kinds_that_can_be_moved(segment_kib: int, n: int, moves: int):
     both, _ = pools(segment_kib)
     where: dict[Span, Span] = {}
