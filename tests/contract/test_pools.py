@@ -28,6 +28,7 @@ from runtime.memory.ring import Ring
 from runtime.memory.span_pool import SpanPool
 from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.upstream import Reserve, Segments
+from runtime.memory.whole import Whole
 from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
 
@@ -92,6 +93,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "ring": lambda: spans_over(lambda segments: Ring(segments, Lifetime.GLOBAL)),
     "extents": lambda: spans_over(Extents),
     "classes": lambda: spans_over(lambda segments: Classes(Extents(segments))),
+    "whole": lambda: spans_over(lambda one: Whole(one, Extents(one), from_bytes=512, page_bytes=256)),
     "pages": pages,
     "all adaptors": all_adaptors,
 }
