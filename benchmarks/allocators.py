@@ -1,13 +1,15 @@
 """How fast our allocators are and how they leave memory, beside torch.
 
-    python benchmarks/allocators.py                 all three tables
+    python benchmarks/allocators.py                 all tables
     python benchmarks/allocators.py --only speed    alloc and free in ns, beside torch.empty on the CPU
-    python benchmarks/allocators.py --only trace    2 MiB / 16 MiB / 2 MiB, 500 rounds, three orders of freeing
+    python benchmarks/allocators.py --only trace    what is left of a room: the seed's 2/16/2 MiB and others
+    python benchmarks/allocators.py --only moves    fragmentation against bytes moved
+    python benchmarks/allocators.py --only kinds    what six pools buy beside one
     python benchmarks/allocators.py --only kv       contiguous, paged, paged and chunked KV on one trace
 
 Speed: rounds go A B C ... A B C ...; the best round is printed, with the median, since others use this machine too.
 
-What the other two measure is said in allocators_trace.py and allocators_kv.py.
+What the others measure is said at the head of allocators_<table>.py.
 """
 
 import argparse
@@ -21,7 +23,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.allocators_heaps import real_env
+from benchmarks.allocators_kinds import kinds
 from benchmarks.allocators_kv import kv
+from benchmarks.allocators_moves import moves
 from benchmarks.allocators_trace import trace
 from runtime.memory.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
 from runtime.memory.arena import Arena
@@ -41,7 +45,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    tables = {"speed": speed, "trace": trace, "kv": kv}
+    tables = {"speed": speed, "trace": trace, "moves": moves, "kinds": kinds, "kv": kv}
     for name, table in tables.items():
         if options.only in (None, name):
             print("\n".join(table(options)), end="\n\n")
@@ -125,7 +129,7 @@ def _stack(told: bool) -> Pool:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["speed", "trace", "kv"])
+    parser.add_argument("--only", choices=["speed", "trace", "moves", "kinds", "kv"])
     parser.add_argument("--rounds", type=int, default=21, help="of the speed table")
     parser.add_argument("--loops", type=int, default=2000, help="pairs in a round; a multiple of 100")
     parser.add_argument("--room-mib", type=int, default=1024)

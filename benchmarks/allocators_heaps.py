@@ -1,4 +1,4 @@
-"""What the trace of allocators_trace.py is played on: our pools, and a model of torch's caching allocator."""
+"""What the traces of allocators_traces.py are played on: our pools; torch's allocator is in allocators_torch.py."""
 
 import time
 from abc import ABC, abstractmethod
@@ -6,20 +6,29 @@ from abc import ABC, abstractmethod
 from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.memory.adaptors import Retry, ladder
+from runtime.memory.adaptors import Limit, Retry, ladder
 from runtime.memory.extents import Extents
 from runtime.memory.failures import OutOfMemory
+from runtime.memory.placement import Placement
 from runtime.memory.pool import Pool
 from runtime.memory.span_pool import SpanPool
 from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.upstream import Reserve, Segments
+from runtime.memory.whole import Whole
 
 MIB = 1024 * 1024
 KINDS = tuple(PoolKind)
+SEGMENT_BYTES = 16 * MIB
 
 
 class Heap(ABC):
-    """What the trace is played on."""
+    """What a trace is played on."""
+
+    quiet_each = 0
+    """Measured rounds between two quiet moments; 0: there is none."""
+    calls = 0
+    """Segments made and given back."""
+    copies = moved_bytes = 0
 
     @abstractmethod
     def alloc(self, number: int, size_bytes: int, kind: PoolKind) -> bool:
@@ -30,34 +39,74 @@ class Heap(ABC):
         """Give it back."""
 
     @abstractmethod
-    def pieces(self) -> tuple[int, int]:
-        """(free bytes, largest piece) of the whole room."""
+    def pieces(self) -> tuple[int, int, int]:
+        """(free bytes of the whole room, largest piece, largest once empty segments are given back)."""
 
     def quiet(self) -> None:
-        """A moment in which nothing is in flight, each fifty rounds; some use it to tidy up."""
+        """A moment in which nothing is in flight; some use it to tidy up."""
         return
 
-    moved_bytes = 0
+
+class Room(Reserve):
+    """Room in whole pages, as a device has it; whatever pages are left make one segment. Counts its calls."""
+
+    def __init__(self, total_bytes: int, page_bytes: int) -> None:
+        super().__init__(total_bytes)
+        self.page_bytes, self.calls = page_bytes, 0
+
+    def reserve(self, pool: str, segment: int, size_bytes: int) -> bool:
+        made = super().reserve(pool, segment, self._pages(size_bytes))
+        self.calls += made
+        return made
+
+    def give_back(self, pool: str, segment: int, size_bytes: int) -> None:
+        super().give_back(pool, segment, self._pages(size_bytes))
+        self.calls += 1
+
+    def _pages(self, size_bytes: int) -> int:
+        return -(-size_bytes // self.page_bytes) * self.page_bytes
 
 
 class Ours(Heap):
-    """Extents in one pool, or in one for each of the six kinds, which share the room in segments of a 64th of it.
+    """One pool, or one for each of the six kinds, over one room.
 
-    With `repair`, a wish that fails climbs the ladder (release, defrag); with `tended`, spans slide together in each
-    quiet moment.
+    `layout`: "one segment" of the whole room, "shared" segments, or "whole" ones for large spans and shared ones for
+    the rest. With `rungs`, a wish that fails climbs the ladder: "release" gives empty segments of all pools back,
+    "move" moves spans too. `quiet_each` and `quiet_bytes`: how often spans are moved in a quiet moment, and how much.
     """
 
-    def __init__(self, room_bytes: int, pools: int, repair: bool = False, tended: bool = False) -> None:
-        self._tended = tended
-        env, self._reserve = real_env(), Reserve(room_bytes)
-        segment_bytes = room_bytes if pools == 1 else room_bytes // 64
+    def __init__(
+        self,
+        room: Room,
+        pools: int = 1,
+        layout: str = "one segment",
+        rungs: str = "",
+        quiet_each: int = 0,
+        quiet_bytes: int | None = None,
+        limit_bytes: dict[PoolKind, int] | None = None,
+    ) -> None:
+        env, self.room, self.quiet_each, self._quiet_bytes = real_env(), room, quiet_each, quiet_bytes
         names = [str(kind) for kind in KINDS[:pools]]
-        bare = [SpanPool(env, name, Extents(Segments(self._reserve, name, segment_bytes))) for name in names]
+        self._segments = [
+            Segments(room, name, room.total_bytes if layout == "one segment" else SEGMENT_BYTES) for name in names
+        ]
+        bare = [
+            SpanPool(env, name, _placement(layout, segments))
+            for name, segments in zip(names, self._segments, strict=True)
+        ]
         self._spans: dict[int, tuple[Pool, Span]] = {}
         self._number_of: dict[Span, int] = {}
         self._pools: list[Pool] = list(bare)
-        if repair:
-            self._pools = [Retry(one, env, ladder(env, one, neighbours=bare, move=self._move)) for one in bare]
+        self._rungs, self._bare = rungs, bare
+        if limit_bytes is not None:
+            self._pools = [Limit(one, limit_bytes[kind]) for one, kind in zip(bare, KINDS, strict=True)]
+        if rungs:
+            move = self._move if rungs == "move" else None
+            self._pools = [Retry(one, env, ladder(env, one, neighbours=bare, move=move)) for one in self._pools]
+
+    @property
+    def calls(self) -> int:  # type: ignore[override]
+        return self.room.calls
 
     def alloc(self, number: int, size_bytes: int, kind: PoolKind) -> bool:
         pool = self._pools[KINDS.index(kind) % len(self._pools)]
@@ -73,82 +122,32 @@ class Ours(Heap):
         del self._number_of[span]
         pool.free(span, None)
 
-    def pieces(self) -> tuple[int, int]:
-        usages = [pool.usage() for pool in self._pools]
-        left = self._reserve.left_bytes
-        return left + sum(one.free_bytes for one in usages), max(left, *(one.largest_free_bytes for one in usages))
+    def pieces(self) -> tuple[int, int, int]:
+        usages, left = [pool.usage() for pool in self._pools], self.room.left_bytes
+        largest = max(left, *(one.largest_free_bytes for one in usages))
+        in_use = [{span.segment for span, _ in pool.live()} for pool in self._bare]
+        empty = [
+            sum(size for one, size in segments.bytes_of.items() if one not in used)
+            for segments, used in zip(self._segments, in_use, strict=True)
+        ]
+        given_back = left + (sum(empty) if self._rungs else max(empty))
+        return left + sum(one.free_bytes for one in usages), largest, max(largest, given_back)
 
     def quiet(self) -> None:
-        for pool in self._pools if self._tended else ():
-            pool.defrag(self._move, None, overlap=True)
+        for pool in self._pools:
+            pool.defrag(self._move, None, bytes_max=self._quiet_bytes, overlap=True)
             pool.release_free()
 
     def _move(self, old: Span, new: Span, size_bytes: int) -> None:
         number = self._number_of.pop(old)
         self._spans[number], self._number_of[new] = (self._spans[number][0], new), number
+        self.copies += 1
         self.moved_bytes += size_bytes
 
 
-class TorchModel(Heap):
-    """torch's caching allocator for requests above 1 MiB: below 10 MiB from 20 MiB segments, else from one of its own
-    rounded to 2 MiB; the smallest block that fits; split when more than 1 MiB is left; neighbours merge inside their
-    segment; when the device is full, segments that hold nothing are given back first."""
-
-    def __init__(self, room_bytes: int) -> None:
-        self._left_bytes = room_bytes
-        self._segments: dict[int, int] = {}
-        self._blocks: dict[tuple[int, int], list[int]] = {}  # (segment, offset) -> [bytes, free]
-        self._at: dict[int, tuple[int, int]] = {}
-        self._next = 0
-
-    def alloc(self, number: int, size_bytes: int, kind: PoolKind) -> bool:
-        block = self._best(size_bytes) or self._grow(size_bytes)
-        if block is None:
-            self._give_back()
-            block = self._grow(size_bytes)
-        if block is None:
-            return False
-        whole = self._blocks[block][0]
-        if whole - size_bytes > MIB:
-            self._blocks[block[0], block[1] + size_bytes] = [whole - size_bytes, 1]
-            whole = size_bytes
-        self._blocks[block] = [whole, 0]
-        self._at[number] = block
-        return True
-
-    def free(self, number: int) -> None:
-        segment, offset = self._at.pop(number)
-        self._blocks[segment, offset][1] = 1
-        offsets = sorted(at for one, at in self._blocks if one == segment)
-        for first, second in zip(offsets[-2::-1], offsets[:0:-1], strict=True):
-            low, high = self._blocks[segment, first], self._blocks[segment, second]
-            if low[1] and high[1]:
-                low[0] += high[0]
-                del self._blocks[segment, second]
-
-    def pieces(self) -> tuple[int, int]:
-        free = [size for size, is_free in self._blocks.values() if is_free]
-        return self._left_bytes + sum(free), max(self._left_bytes, *free, 0)
-
-    def _best(self, size_bytes: int) -> tuple[int, int] | None:
-        fits = [(size, at) for at, (size, is_free) in self._blocks.items() if is_free and size >= size_bytes]
-        return min(fits)[1] if fits else None
-
-    def _grow(self, size_bytes: int) -> tuple[int, int] | None:
-        segment_bytes = 20 * MIB if size_bytes < 10 * MIB else -(-size_bytes // (2 * MIB)) * 2 * MIB
-        if segment_bytes > self._left_bytes:
-            return None
-        self._left_bytes -= segment_bytes
-        self._next += 1
-        self._segments[self._next] = segment_bytes
-        self._blocks[self._next, 0] = [segment_bytes, 1]
-        return self._next, 0
-
-    def _give_back(self) -> None:
-        for segment, segment_bytes in list(self._segments.items()):
-            if self._blocks.get((segment, 0)) == [segment_bytes, 1]:
-                self._left_bytes += self._segments.pop(segment)
-                del self._blocks[segment, 0]
+def _placement(layout: str, segments: Segments) -> Placement:
+    extents = Extents(segments)
+    return Whole(segments, extents, page_bytes=2 * MIB) if layout == "whole" else extents
 
 
 class _Clock:
