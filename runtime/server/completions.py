@@ -50,6 +50,7 @@ def generation(
         stream=request.stream,
         include_usage=request.stream_options is not None and request.stream_options.include_usage,
         token_ids=request.return_token_ids,
+        priority=-request.priority,
     )
 
 

@@ -40,6 +40,8 @@ class Ask:
     include_usage: bool
     token_ids: bool
     """Show the ids of the answer's tokens."""
+    priority: int = 0
+    """Higher goes first, as everywhere inside."""
 
 
 class Turned(Exception):
@@ -159,6 +161,7 @@ class Door:
             deadline_ns=caller.arrive_ns + round(caller.timeout_s * 1e9),
             stop_tokens=ask.stop_tokens,
             group=caller.group,
+            priority=ask.priority,
         )
 
     def _post_cancel(self, server_id: str, why: str) -> None:

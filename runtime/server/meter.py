@@ -77,6 +77,7 @@ class EngineFigures(Collector):
         for name, text, value in (
             ("vllm:num_requests_running", "Requests in the batch", status.running),
             ("vllm:num_requests_waiting", "Requests in the queue", status.waiting),
+            ("vllm:num_requests_swapped", "Of these, with their KV on the host", status.swapped),
             ("vllm:kv_cache_usage_perc", "Share of KV blocks in use; cached ones are not", used),
         ):
             gauge = GaugeMetricFamily(name, text, labels=labels)

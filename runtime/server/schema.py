@@ -58,7 +58,8 @@ class StreamOptions(Strict):
 
 
 class Generation(Strict):
-    """What both endpoints share. `ignore_eos`, `stop_token_ids` and `return_token_ids` are vLLM's."""
+    """What both endpoints share. `ignore_eos`, `stop_token_ids`, `return_token_ids` and `priority` are vLLM's; so is
+    that a lower `priority` is handled earlier."""
 
     model: str | None = None
     stream: bool = False
@@ -70,6 +71,7 @@ class Generation(Strict):
     stop_token_ids: list[Token] | None = None
     ignore_eos: bool = False
     return_token_ids: bool = False
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     max_tokens: Annotated[int, Field(ge=1)] | None = None
 
 

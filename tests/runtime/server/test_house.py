@@ -112,6 +112,7 @@ def test_metrics_parse_and_carry_vllms_names(start: Start) -> None:
     assert {
         "vllm:num_requests_running",
         "vllm:num_requests_waiting",
+        "vllm:num_requests_swapped",
         "vllm:kv_cache_usage_perc",
         "vllm:prompt_tokens",
         "vllm:generation_tokens",

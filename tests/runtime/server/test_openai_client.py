@@ -11,6 +11,8 @@ from runtime.core.edge import End, Submit
 from tests.runtime.server.conftest import Start
 from tests.runtime.server.fake import says
 
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]}
+
 
 def test_completion_in_one_piece(start: Start) -> None:
     answer = start().openai().completions.create(model="fake", prompt="hello", max_tokens=99)
@@ -173,6 +175,17 @@ def test_ignore_eos_goes_on_to_the_bound(start: Start) -> None:
     running = start(lambda _: [256, 97, 256, 98, 99])
     answer = running.http.post("/v1/completions", json={"prompt": "x", "ignore_eos": True, "max_tokens": 4}).json()
     assert answer["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(("path", "body"), [("/v1/completions", {"prompt": "x"}), ("/v1/chat/completions", CHAT)])
+def test_a_lower_priority_of_the_request_goes_earlier_as_in_vllm(start: Start, path: str, body: dict[str, Any]) -> None:
+    running = start(says("ab"))
+    for asked, expected in ((None, 0), (-3, 3), (5, -5)):
+        sent = body if asked is None else body | {"priority": asked}
+        assert running.http.post(path, json=sent).status_code == 200
+        submits = [mail for mail in running.served.seen if isinstance(mail, Submit)]
+        assert submits[-1].priority == expected
+    assert running.http.post(path, json=body | {"priority": "high"}).status_code == 400
 
 
 def test_models(start: Start) -> None:
