@@ -14,7 +14,7 @@ from typing import Any
 from assertions import schema
 from assertions.brief import Brief
 from assertions.history import History
-from assertions.judge import judge
+from assertions.judge import Need, judge, needs
 from assertions.verdict import Judged, Verdict
 
 S = 1_000_000_000
@@ -237,3 +237,16 @@ def long_run(periods: int = 12, period_s: int = 60) -> Recorded:
     ]
     run.plan["phases"] = [{"name": "trial", "n": 0, "planned_s": float(periods * period_s)}]
     return run
+
+
+def foreign() -> Recorded:
+    """A stock server: no ledger, no audit, no injector of ours in it."""
+    run = healthy()
+    run.plan["target"] = {"kind": "url", "url": "http://127.0.0.1:8000", "capabilities": ["pid", "metrics"]}
+    for table in ("audit", "served", "event"):
+        run.tables[table].clear()
+    return run
+
+
+def need_of(run: Recorded, name: str) -> Need:
+    return next(need for need in needs(Brief.from_plan(run.plan)) if need.judge == name)

@@ -1,4 +1,4 @@
-"""invariants names the requests of a breach as their clients know them."""
+"""invariants seen failing, unknown and quiet, and naming the requests of a breach as their clients know them."""
 
 from assertions.verdict import State
 from tests.assertions.recorded import S, healthy
@@ -20,3 +20,28 @@ def test_a_breach_of_the_pool_names_no_request_and_is_owned_by_the_server() -> N
     run = healthy()
     run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv.conservation: live=3, free=4")
     assert run.judged("invariants").owner == "server"
+
+
+class TestInvariants:
+    def test_a_breach_fails_with_its_words_and_time(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv tag: block 7 of r800 holds r799")
+        judged = run.judged("invariants")
+        assert judged.state is State.FAIL
+        assert "block 7 of r800 holds r799" in judged.summary
+        assert judged.since_ns == 100 * S
+
+    def test_a_breach_that_the_fault_is_meant_to_cause_is_excused_in_its_window_only(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "event:invariant"
+        run.add("event", t_ns=61 * S, proc="server", kind="invariant", detail="kv tag")
+        assert run.judged("invariants").state is State.PASS
+        assert run.judged("fired").state is State.PASS
+        run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv tag")
+        assert run.judged("invariants").state is State.FAIL
+
+    def test_a_silent_server_is_unknown(self) -> None:
+        run = healthy()
+        run.tables["served"].clear()
+        run.tables["audit"].clear()
+        assert run.judged("invariants").state is State.UNKNOWN
