@@ -3,13 +3,13 @@
 import platform
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-from faults import Faults, NullFaults
+from faults import Faults, FaultSpec, NullFaults
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
@@ -17,38 +17,65 @@ from runtime.core.ledger import Ledger
 from runtime.device.cpu import CpuDevice
 from runtime.device.malloc import keep_freed_memory
 from runtime.device.torch_mover import TorchMover
-from runtime.device.torch_segments import TorchSegments
+from runtime.device.torch_segments import TorchSegments, carved, placed
 from runtime.engine import Engine, Status
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import Knobs, limits_of, read_knobs
 from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
-from runtime.models.config import read_config
+from runtime.memory.spans import PoolKind
+from runtime.memory.standard import PoolSizes, device_pools
+from runtime.models.buffers import step_bytes
+from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
-from runtime.models.kv import PagedKv
+from runtime.models.kv import PagedKv, kv_bytes
+from runtime.models.layout import PAD
 from runtime.models.loader import load_weights, weights_digest
 from runtime.models.paged import PagedModel
+from runtime.models.step_space import StepSpace, scratch_bytes
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
-from runtime.models.warm import warm_up
+from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
+from runtime.models.weights import weights_bytes
 from runtime.points import catalogue
 from runtime.server.ports import Witness
 
 
-def build_served(engine: Mapping[str, object], witness: Witness) -> "Runtime":
-    """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it."""
+def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec] = ()) -> "Runtime":
+    """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it.
+
+    `armed` are faults that shall be there before the weights are read.
+    """
     knobs = read_knobs(engine)
     keep_freed_memory()
     directory = Path(knobs.model) if knobs.model is not None else default_model()
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
     env = _env(knobs, mailbox, witness)
+    env.faults.arm(armed)
     digest = weights_digest(directory)
     pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=digest)
-    decoder = Decoder(config, load_weights(directory, config), exact_mode=knobs.exact)
-    model = PagedModel(decoder, PagedKv(config, knobs.kv_blocks, knobs.block_tokens))
+    segments = TorchSegments()
+    space = _step_space(knobs, config, env, segments)
+    in_weights = placed(segments, space.pools[PoolKind.WEIGHT], PoolKind.WEIGHT)
+    weights = load_weights(directory, config, make=in_weights, faults=env.faults, digest=digest)
+    in_kv = carved(segments, pool.name, kv_bytes(config, knobs.kv_blocks, knobs.block_tokens))
+    kv = PagedKv(config, knobs.kv_blocks, knobs.block_tokens, make=in_kv)
+    model = PagedModel(Decoder(config, weights, exact_mode=knobs.exact, space=space), kv)
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
+
+
+def _step_space(knobs: Knobs, config: DecoderConfig, env: Env, segments: TorchSegments) -> StepSpace:
+    """The device's pools, for the largest step that these knobs allow."""
+    tokens = knobs.token_budget + PAD  # exact mode pads
+    scratch = scratch_bytes(config, min(config.context_max, knobs.kv_blocks * knobs.block_tokens))
+    sizes = PoolSizes(
+        weight=weights_bytes(config),
+        step=step_bytes(config, max(tokens, PROMPT_TOKENS), max(knobs.seqs_max, *ROWS)),
+        workspace=2 * scratch,
+    )
+    return StepSpace(config, segments, device_pools(env, segments, sizes), scratch)
 
 
 def _env(knobs: Knobs, mailbox: Mailbox, witness: Witness) -> Env:
@@ -110,8 +137,7 @@ class Runtime:
         knobs = self._knobs
         torch.set_num_threads(knobs.torch_threads)
         warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens)
-        pool, segments = self._pool, TorchSegments()
-        kv = self._paged_model.kv
+        pool, kv, segments = self._pool, self._paged_model.kv, self._paged_model.decoder.space.segments
         mover = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
         device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=mover)
         self._pools, swap = host_memory(

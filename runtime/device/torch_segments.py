@@ -13,10 +13,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from runtime.memory.placement import Place
-from runtime.memory.spans import ALIGNMENT_MAX, Span
+from runtime.memory.placement import Place, aligned
+from runtime.memory.pool import Pool
+from runtime.memory.spans import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
 
 Filler = Callable[[Place, int], None]
+Make = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""Makes a tensor that lives as long as the runtime."""
 
 
 class TorchSegments:
@@ -86,3 +89,37 @@ class TorchSegments:
     def owns(self, address: int) -> bool:
         """Whether `address` lies in some segment, so that the bytes there are a pool's."""
         return any(0 <= address - one.data_ptr() < len(one) for one in list(self._tensors.values()))
+
+
+def fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor of torch's own, its pages mapped in."""
+    return torch.empty(shape, dtype=dtype).zero_()
+
+
+def placed(segments: TorchSegments, pool: Pool, kind: PoolKind) -> Make:
+    """Tensors in spans of `pool`, for good. Errors of what it gives: OutOfMemory."""
+
+    def make(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        size_bytes = math.prod(shape) * dtype.itemsize
+        span = pool.alloc(AllocRequest(size_bytes, pool=kind, lifetime=Lifetime.GLOBAL))
+        return segments.view(span, dtype, shape)
+
+    return make
+
+
+def carved(segments: TorchSegments, pool: str, size_bytes: int) -> Make:
+    """Tensors side by side in one segment of `pool`, for bytes that another accounting than spans hands out (KV).
+
+    Errors: ValueError when there is no room for the segment; of what it gives: ValueError for a tensor too many.
+    """
+    if not segments.reserve(pool, 0, size_bytes):
+        raise ValueError(f"no room for {size_bytes} B of {pool}; give fewer blocks, or the device more memory")
+    used = 0
+
+    def make(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        nonlocal used
+        span = Span(pool, 0, used, min(math.prod(shape) * dtype.itemsize, size_bytes - used), 0)
+        used = aligned(used + span.bytes, ALIGNMENT_MAX)
+        return segments.view(span, dtype, shape)
+
+    return make

@@ -15,6 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from runtime.device.torch_segments import Make, fresh
+from runtime.memory.placement import aligned
+from runtime.memory.spans import ALIGNMENT_MAX
 from runtime.models.config import DecoderConfig
 
 Ints = npt.NDArray[np.int64]
@@ -28,7 +31,12 @@ class PagedKv:
     """
 
     def __init__(
-        self, config: DecoderConfig, blocks: int, block_tokens: int, dtype: torch.dtype = torch.float32
+        self,
+        config: DecoderConfig,
+        blocks: int,
+        block_tokens: int,
+        dtype: torch.dtype = torch.float32,
+        make: Make = fresh,
     ) -> None:
         self.blocks = blocks
         self.block_tokens = block_tokens
@@ -36,9 +44,8 @@ class PagedKv:
         self.head_dim = config.head_dim
         self._heads = np.arange(config.kv_heads)
         shape = (blocks + 1, config.kv_heads, block_tokens, config.head_dim)
-        # Written to at once: `torch.zeros` maps pages at first use, and a soak would take that for a leak.
-        self.keys = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
-        self.values = tuple(torch.empty(shape, dtype=dtype).zero_() for _ in range(config.layers))
+        self.keys = tuple(make(shape, dtype) for _ in range(config.layers))
+        self.values = tuple(make(shape, dtype) for _ in range(config.layers))
         # The same bytes by page and by place; made once, since a view costs as much as a small kernel.
         self.key_pages, self.value_pages = ([each.flatten(0, 1) for each in half] for half in (self.keys, self.values))
         self._places = [
@@ -74,6 +81,12 @@ class PagedKv:
         """Store `keys` and `values` [tokens, kv_heads, head_dim] at their `places`; `staged` is scratch of that shape,
         dense."""
         flat = staged.view(-1, self.head_dim)
-        for store, fresh in zip(self._places[layer], (keys, values), strict=True):
-            staged.copy_(fresh)
+        for store, new in zip(self._places[layer], (keys, values), strict=True):
+            staged.copy_(new)
             store.index_copy_(0, places, flat)
+
+
+def kv_bytes(config: DecoderConfig, blocks: int, block_tokens: int) -> int:
+    """One segment for all of K and V and the dummy block, each tensor at a multiple of ALIGNMENT_MAX."""
+    one = config.kv_bytes((blocks + 1) * block_tokens) // (2 * config.layers)
+    return 2 * config.layers * aligned(one, ALIGNMENT_MAX)

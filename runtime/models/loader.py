@@ -14,23 +14,52 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from faults import Faults, Kind, NullFaults
+from faults.actions import flip_bit
+from runtime.device.torch_segments import Make, fresh
 from runtime.models.config import DecoderConfig, ModelRefused
-from runtime.models.weights import Weights, assemble, tensor_shapes
+from runtime.models.points import WEIGHTS_READ
+from runtime.models.weights import Weights, blank, tensor_shapes
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
-def load_weights(directory: Path, config: DecoderConfig, dtype: torch.dtype = torch.float32) -> Weights:
-    """The weights of `directory` as `dtype`. Raises ModelRefused naming all wrong tensors at once."""
+def load_weights(
+    directory: Path,
+    config: DecoderConfig,
+    dtype: torch.dtype = torch.float32,
+    *,
+    make: Make = fresh,
+    faults: Faults | NullFaults | None = None,
+    digest: str | None = None,
+) -> Weights:
+    """The weights of `directory` as `dtype`, copied once, from the file into tensors of `make`.
+
+    Raises ModelRefused naming all wrong tensors at once, the one that can't be read, or that what was read has another
+    digest than `digest` (what `weights_digest` says of the files): then nothing may be served from it.
+    """
     with ExitStack() as stack:
         located, problems = _locate(directory, stack)
         if not problems:
             problems = _compare(config, located)
         if problems:
             raise ModelRefused(directory, problems)
-        return assemble(config, lambda name: _copy(located[name].get_tensor(name), dtype))
+        weights, homes = blank(config, lambda shape: make(shape, dtype))
+        read = hashlib.blake2b(digest_size=32)
+        for name in sorted(located):
+            tensor = _read(directory, located, name, faults)
+            if digest is not None:
+                _add(read, name, tensor)
+            if name in homes:
+                homes[name].copy_(tensor)
+    if digest is not None and read.hexdigest() != digest:
+        raise ModelRefused(
+            directory,
+            [f"its weights were read as {read.hexdigest()[:12]}..., the files are {digest[:12]}...; try again"],
+        )
+    return weights
 
 
 def weights_digest(directory: Path) -> str:
@@ -41,10 +70,33 @@ def weights_digest(directory: Path) -> str:
         if problems:
             raise ModelRefused(directory, problems)
         for name in sorted(located):
-            tensor = located[name].get_tensor(name).contiguous()
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+            _add(digest, name, _read(directory, located, name, None))
     return digest.hexdigest()
+
+
+def _add(digest: "hashlib.blake2b", name: str, tensor: Tensor) -> None:
+    digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+    digest.update(_bytes_of(tensor.contiguous()))
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    array: Any = tensor.view(-1).view(torch.uint8).numpy()
+    return memoryview(array)
+
+
+def _read(directory: Path, located: dict[str, Any], name: str, faults: Faults | NullFaults | None) -> Tensor:
+    """Still in the mapped file: its pages would change under us if somebody wrote to it, so it is copied at once."""
+    try:
+        tensor: Tensor = located[name].get_tensor(name)
+        if faults is None or not faults.armed:
+            return tensor
+        effect = faults.fire(WEIGHTS_READ, size_bytes=tensor.nbytes)
+    except (SafetensorError, OSError) as error:
+        raise ModelRefused(directory, [f"{name} can't be read: {error}"]) from error
+    if effect is not None and effect.kind is Kind.CORRUPT:
+        tensor = tensor.clone()
+        flip_bit(_bytes_of(tensor), effect)
+    return tensor
 
 
 def _locate(directory: Path, stack: ExitStack) -> tuple[dict[str, Any], list[str]]:
@@ -110,8 +162,3 @@ def _unexpected(config: DecoderConfig, names: Iterable[str]) -> list[str]:
     """Old checkpoints carry rope tables, and tied ones sometimes a copy of the embedding: both change nothing."""
     tied = {"lm_head.weight"} if config.tied else set()
     return sorted(name for name in names if not name.endswith("rotary_emb.inv_freq") and name not in tied)
-
-
-def _copy(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Out of the mapped file: its pages would change under us if somebody wrote to it."""
-    return tensor.to(dtype=dtype, copy=True)

@@ -3,12 +3,15 @@
 q, k and v are one matrix, and so are gate and up: a decode step of a small model is bound by the number of calls.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from runtime.memory.extents import GRANULE
+from runtime.memory.placement import aligned
 from runtime.models.config import DecoderConfig
 
 Shape = tuple[int, ...]
@@ -39,29 +42,42 @@ class Weights:
     head: Tensor
 
 
-def assemble(config: DecoderConfig, read: Callable[[str], Tensor]) -> Weights:
-    """Fuse the tensors that `read(name)` gives; names and shapes are those of `tensor_shapes`."""
-    embedding = read("model.embed_tokens.weight")
-    layers = tuple(_layer(config, f"model.layers.{index}.", read) for index in range(config.layers))
-    head = embedding if config.tied else read("lm_head.weight")
-    return Weights(embedding, layers, read("model.norm.weight"), head)
+def blank(config: DecoderConfig, make: Callable[[Shape], Tensor]) -> tuple[Weights, dict[str, Tensor]]:
+    """Weights in tensors that `make` made, and the place of each tensor of a checkpoint in them, to be filled."""
+    shapes, homes = tensor_shapes(config), dict[str, Tensor]()
+
+    def join(*names: str) -> Tensor:
+        rows = [shapes[name][0] for name in names]
+        whole = make((sum(rows), *shapes[names[0]][1:]))
+        homes.update(zip(names, torch.split(whole, rows), strict=True))
+        return whole
+
+    embedding = join("model.embed_tokens.weight")
+    layers = tuple(_layer(config, f"model.layers.{index}.", join) for index in range(config.layers))
+    head = embedding if config.tied else join("lm_head.weight")
+    return Weights(embedding, layers, join("model.norm.weight"), head), homes
 
 
-def _layer(config: DecoderConfig, prefix: str, read: Callable[[str], Tensor]) -> Layer:
-    def join(kind: str, *names: str) -> Tensor:
-        return torch.cat([read(f"{prefix}{name}.{kind}") for name in names])
+def weights_bytes(config: DecoderConfig, item_bytes: int = 4) -> int:
+    """What all of them take, each piece rounded up as a pool does."""
+    return sum(aligned(math.prod(shape) * item_bytes, GRANULE) for shape in tensor_shapes(config).values())
+
+
+def _layer(config: DecoderConfig, prefix: str, join: Callable[..., Tensor]) -> Layer:
+    def fused(kind: str, *names: str) -> Tensor:
+        return join(*(f"{prefix}{name}.{kind}" for name in names))
 
     attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     return Layer(
-        input_norm=read(prefix + "input_layernorm.weight"),
-        qkv=join("weight", *attention),
-        qkv_bias=join("bias", *attention) if config.qkv_bias else None,
-        q_norm=read(prefix + "self_attn.q_norm.weight") if config.qk_norm else None,
-        k_norm=read(prefix + "self_attn.k_norm.weight") if config.qk_norm else None,
-        output=read(prefix + "self_attn.o_proj.weight"),
-        mlp_norm=read(prefix + "post_attention_layernorm.weight"),
-        gate_up=join("weight", "mlp.gate_proj", "mlp.up_proj"),
-        down=read(prefix + "mlp.down_proj.weight"),
+        input_norm=fused("weight", "input_layernorm"),
+        qkv=fused("weight", *attention),
+        qkv_bias=fused("bias", *attention) if config.qkv_bias else None,
+        q_norm=fused("weight", "self_attn.q_norm") if config.qk_norm else None,
+        k_norm=fused("weight", "self_attn.k_norm") if config.qk_norm else None,
+        output=fused("weight", "self_attn.o_proj"),
+        mlp_norm=fused("weight", "post_attention_layernorm"),
+        gate_up=fused("weight", "mlp.gate_proj", "mlp.up_proj"),
+        down=fused("weight", "mlp.down_proj"),
     )
 
 

@@ -3,13 +3,13 @@
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis import given
+from hypothesis.stateful import invariant, precondition, rule
 
 from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.device.torch_segments import TorchSegments
+from runtime.device.torch_segments import TorchSegments, carved, placed
 from runtime.memory.adaptors import Poison
 from runtime.memory.adaptors.poison import SENTINEL
 from runtime.memory.classes import Classes
@@ -19,12 +19,13 @@ from runtime.memory.span_pool import SpanPool
 from runtime.memory.spans import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.upstream import Segments
 from tests.runtime.fakes import SetClock
+from tests.steps import CountedMachine, machine_settings
 
 KIB = 1024
 SIZES = st.one_of(st.integers(1, 3000), st.integers(1, 40 * KIB))
 
 
-class Contents(RuleBasedStateMachine):
+class Contents(CountedMachine):
     """Size classes over torch: each live span holds what was written to it, whatever is freed or moved around it."""
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class Contents(RuleBasedStateMachine):
 
 
 TestContents = Contents.TestCase
-TestContents.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestContents.settings = machine_settings(runs=60, steps=30)
 
 
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=8))
@@ -149,3 +150,29 @@ def test_it_knows_which_addresses_are_its_own():
     first = segments.bytes_of(Span("p", 0, 0, 100, 1)).data_ptr()
     assert segments.owns(first) and segments.owns(first + 99)
     assert not segments.owns(first + 100) and not segments.owns(first - 1)
+
+
+def test_tensors_can_be_placed_in_spans_and_carved_out_of_a_segment():
+    segments = TorchSegments()
+    env = Env(SetClock(), 0, NullFaults(), Ledger())
+    pool = SpanPool(env, "weight", Extents(Segments(segments, "weight", 4096)))
+    make = placed(segments, pool, PoolKind.WEIGHT)
+    first, second = make((3, 5), torch.float32), make((7,), torch.float16)
+    assert (first.shape, second.dtype) == ((3, 5), torch.float16)
+    assert segments.owns(first.data_ptr()) and segments.owns(second.data_ptr())
+    assert [(span.bytes, request.lifetime) for span, request in pool.live()] == [
+        (60, Lifetime.GLOBAL),
+        (14, Lifetime.GLOBAL),
+    ]
+    cut = carved(segments, "kv", 8192)
+    pair = cut((2, 16), torch.float32), cut((2, 16), torch.float32)
+    assert [each.data_ptr() % ALIGNMENT_MAX for each in pair] == [0, 0]
+    pair[0].fill_(1)
+    assert not pair[1].any()
+    with pytest.raises(ValueError, match="ask for more"):
+        cut((1,), torch.float32)
+
+
+def test_a_carving_that_finds_no_room_says_what_to_do():
+    with pytest.raises(ValueError, match="no room for 8192 B of kv; give fewer blocks"):
+        carved(TorchSegments(4096), "kv", 8192)

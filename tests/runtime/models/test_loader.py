@@ -5,13 +5,17 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
 from safetensors.torch import save_file
 
+from faults import Catalogue, Faults, FaultSpec, Fire, When, parse_do
 from runtime.models.config import ModelRefused, read_config
 from runtime.models.loader import load_weights, weights_digest
-from runtime.models.weights import tensor_shapes
+from runtime.models.points import WEIGHTS_READ
+from runtime.models.weights import tensor_shapes, weights_bytes
 from tests.runtime.models.test_config import write
 
 
@@ -127,3 +131,53 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ModelRefused, match=r"model\.safetensors can't be read"):
         load(tmp_path)
+
+
+def armed(do: str, **when: object) -> tuple[Faults, list[Fire]]:
+    fires: list[Fire] = []
+    known = Catalogue()
+    known.declare(WEIGHTS_READ)
+    faults = Faults(known, lambda: 0, fires.append, lambda state: None)
+    faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), when=When(**when))])  # type: ignore[arg-type]
+    return faults, fires
+
+
+def one_file(folder: Path) -> Path:
+    save_file(tensors(write(folder)), str(folder / "model.safetensors"))
+    return folder
+
+
+def test_a_tensor_that_cannot_be_read_is_named_and_nothing_is_loaded(tmp_path: Path) -> None:
+    folder = one_file(tmp_path)
+    faults, fires = armed("weights.read: error", skip=2, times=1)
+    with pytest.raises(ModelRefused, match=r"model\.layers\.0\.input_layernorm\.weight can't be read: injected"):
+        load_weights(folder, read_config(folder), faults=faults, digest=weights_digest(folder))
+    assert len(fires) == 1
+    assert load_weights(folder, read_config(folder), faults=faults, digest=weights_digest(folder))
+
+
+@given(st.integers(0, 20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_one_flipped_bit_anywhere_is_noticed_before_anything_is_served(tmp_path: Path, nth: int) -> None:
+    folder = one_file(tmp_path)
+    faults, fires = armed("weights.read: corrupt bit_flip", skip=nth, times=1)
+    with pytest.raises(ModelRefused, match=r"read as [0-9a-f]{12}\.\.\., the files are [0-9a-f]{12}\.\.\.; try again"):
+        load_weights(folder, read_config(folder), faults=faults, digest=weights_digest(folder))
+    assert len(fires) == 1
+    assert weights_digest(folder) == weights_digest(folder), "the files are whole"
+
+
+def test_weights_lie_in_the_tensors_that_they_are_given(tmp_path: Path) -> None:
+    folder, made = one_file(tmp_path), []
+
+    def make(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        made.append(torch.full(shape, torch.nan, dtype=dtype))
+        return made[-1]
+
+    config = read_config(folder)
+    weights = load_weights(folder, config, make=make)
+    own = load(folder)
+    assert torch.equal(weights.layers[1].gate_up, own.layers[1].gate_up)
+    assert {weights.embedding.data_ptr(), weights.layers[0].qkv.data_ptr()} <= {each.data_ptr() for each in made}
+    assert not any(each.isnan().any() for each in made), "every element is read"
+    assert sum(each.nbytes for each in made) <= weights_bytes(config)
