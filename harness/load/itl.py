@@ -24,9 +24,10 @@ class Window:
         self.width_ns = width_ns
         self._counts: dict[tuple[str, int], int] = {}
 
-    def add(self, load: str, gap_ns: int) -> None:
+    def add(self, load: str, gap_ns: int, n: int = 1) -> None:
+        """`n` gaps of this length."""
         key = (load, bucket(gap_ns))
-        self._counts[key] = self._counts.get(key, 0) + 1
+        self._counts[key] = self._counts.get(key, 0) + n
 
     def turn(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
         """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.

@@ -11,7 +11,7 @@ from harness.load.outcome import Outcome
 from harness.record.canary import Answer, compare
 from harness.virtual.client import Client
 from harness.virtual.rows import Rows
-from runtime.device.keyed import expected
+from runtime.device.keyed import expected, text_of
 
 BESIDE_FAULTS_MAX = 512
 ONE_IN = 4
@@ -42,14 +42,14 @@ class Answers:
             self._twin(client)
 
     def _canary_reply(self, client: Client) -> None:
-        tokens = json.dumps([chr(token) for token in client.tokens], separators=(",", ":"))
+        tokens = json.dumps(list(text_of(client.tokens)), separators=(",", ":"))
         if self._by_itself:
             self._rows.put("canary", (client.asked.id, None, tokens, None, None, None, "unknown"))
             return
         known = self._known.get(client.asked.prompt)
         if known is None:
             known = self._known[client.asked.prompt] = self._answer(client, self._canary.output_tokens)
-        reply = Answer(tuple(chr(token) for token in client.tokens), tuple(client.logprobs) or None)
+        reply = Answer(tuple(text_of(client.tokens)), tuple(client.logprobs) or None)
         seen = compare(known, reply)
         self._rows.put(
             "canary", (client.asked.id, NAME, tokens, seen.compared, seen.parted_at, seen.margin, seen.state)
@@ -57,7 +57,7 @@ class Answers:
 
     def _twin(self, client: Client) -> None:
         twin = self._answer(client, client.asked.output_tokens)
-        seen = compare(twin, Answer(tuple(chr(token) for token in client.tokens)))
+        seen = compare(twin, Answer(tuple(text_of(client.tokens))))
         self._rows.put(
             "canary", (client.asked.id, "twin", None, seen.compared, seen.parted_at, seen.margin, seen.state)
         )
@@ -65,7 +65,7 @@ class Answers:
     def _answer(self, client: Client, n: int) -> Answer:
         answer = expected(client.asked.prompt, n, self._seed, with_logprobs=True)
         return Answer(
-            tuple(chr(one.token) for one in answer),
+            tuple(text_of([one.token for one in answer])),
             tuple(one.logprob for one in answer),
             tuple(one.top[0][1] - one.top[1][1] for one in answer),
         )

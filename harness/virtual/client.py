@@ -108,9 +108,24 @@ class Client:
         cancel = self.asked.cancel
         return cancel is not None and cancel.after_chunk(self.chunks)
 
+    def chunks_of(self, stamps: Sequence[int], tokens: Sequence[int], longest_ns: int) -> int:
+        """An event a token, at the first of these stamps; the longest gap between two of them is known. Never as far as
+        the one at which it hangs up. Returns the gap before the first; who calls knows the others."""
+        assert self.last_ns is not None, f"{self.asked.id} has no first token yet"
+        n, gap_ns = len(tokens), stamps[0] - self.last_ns
+        self.tokens += tokens
+        self.chunks += n
+        self.gap_sum += stamps[n - 1] - self.last_ns
+        self.gap_max = max(gap_ns, longest_ns, self.gap_max or 0)
+        self.last_ns = stamps[n - 1]
+        return gap_ns
+
     def take(self, sampled: Sequence[Sampled]) -> None:
         """Tokens of the answer."""
-        self.tokens += [each.token for each in sampled]
+        if len(sampled) == 1:
+            self.tokens.append(sampled[0].token)
+        else:
+            self.tokens += [each.token for each in sampled]
         if self.asked.logprobs is not None:
             self.logprobs += [each.logprob for each in sampled]
 

@@ -50,6 +50,8 @@ class Crowd:
     hang_up: Callable[[Client, End], None]
     ended: Callable[[Client], None]
     gate: Gate | None = None
+    catch_up: Callable[[], None] = lambda: None
+    """What a leap has not told yet is told. Filled by who builds the world."""
     idle: bool = False
     finished: bool = False
     sent: int = 0
@@ -89,6 +91,7 @@ class Crowd:
 
     def phase(self, name: str, n: int) -> None:
         """A phase begins: no window of gaps lies in two of them."""
+        self.catch_up()
         self.rows.turn_gaps(self.time.now_ns(), cut=True)
 
     def begin(self, t0_ns: int) -> None:

@@ -22,7 +22,7 @@ from harness.virtual.answers import Answers
 from harness.virtual.pulse import pulse_of
 from harness.virtual.rows import Rows
 from harness.virtual.world import World
-from runtime.device.costs import CostTable, read_table
+from runtime.device.costs import DEFAULT, CostTable, read_table
 
 TURN_S = 0.25
 """Between two looks at phases and faults, as often as a live pulse looks at the switch; no leap goes past one."""
@@ -37,10 +37,12 @@ def drive(
     say: Callable[[str], None],
     *,
     slowing: float | None = None,
+    costs: str = DEFAULT,
 ) -> Ending:
     """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of, and with
-    `slowing` launches cost this share more after a trial's time."""
-    table = read_table()
+    `slowing` launches cost this share more after a trial's time. `costs` is a table of ours by name, or a file by its
+    path. Raises ValueError when it is no cost table."""
+    table = read_table(costs)
     say(table.words())
     recorder = Recorder(directory, 0)
     for key, value in {**surroundings(plan), **_facts(table)}.items():

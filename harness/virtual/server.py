@@ -8,7 +8,8 @@ Rules and words are those of runtime/server (door.py, reply.py, stream.py); what
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from faults import Effect, Kind
 from harness.load.outcome import End as ClientEnd
@@ -23,6 +24,8 @@ from runtime.server.errors import Problem, of_end, of_failure, problem
 from runtime.server.points import SERVER_STREAM, StreamError
 
 PROC = "server"
+FAR = 1 << 60
+"""More tokens than any answer has."""
 
 
 class Exchange:
@@ -38,7 +41,7 @@ class Exchange:
         self.answered: tuple[str, str | None, str | None] | None = None
         self.started = False
         self.phase = "prefill"
-        self.unsent: tuple[Sampled, ...] = ()
+        self.unsent: list[Sampled] = []
         """Of an answer that goes out in one piece."""
         self.held: deque[Output] | None = None
         """News that wait for a delay of the stream to be over; None while nothing holds it up."""
@@ -61,6 +64,8 @@ class VirtualServer:
         self.open: dict[str, Exchange] = {}
         self.fatal: Callable[[], DeviceLost | None] = lambda: None
         """The engine's last word. Filled by who builds both."""
+        self.catch_up: Callable[[], None] = lambda: None
+        """What a leap has not told yet is told. Filled by who builds both."""
         self._env = env
         self._time = time
         self._mailbox = mailbox
@@ -103,6 +108,7 @@ class VirtualServer:
 
     def hang_up(self, client: Client, end: ClientEnd) -> None:
         """The client closes its connection: as planned, out of patience, or because the run stops."""
+        self.catch_up()
         exchange = self.open.get(client.asked.id)
         if exchange is not None:
             self._leave(exchange, "client_gone")
@@ -114,14 +120,62 @@ class VirtualServer:
     def step(self, outputs: list[Output]) -> None:
         """See Sink: one step's news."""
         now_ns = self._time.now_ns()
-        if fresh := self._env.marks.take():
-            self._rows.marks(now_ns, fresh)
+        self.marked(now_ns)
         if events := self._env.events.take():
             self._rows.events(events)
         for output in outputs:
             exchange = self.open.get(output.request_id)
             if exchange is not None:
                 self._deliver(exchange, output)
+
+    # -- news of a leap (runtime/leap) --------------------------------------------------------------------------------
+
+    def marked(self, t_ns: int) -> None:
+        """See News."""
+        if fresh := self._env.marks.take():
+            self._rows.marks(t_ns, fresh)
+
+    def rooms(self, requests: Sequence[str], untold: Sequence[str]) -> list[int]:
+        """See News: up to the token at which the client hangs up."""
+        return [self._room(self.open.get(name), name in untold) for name in requests]
+
+    def leapt(
+        self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
+    ) -> None:
+        """See News. The gaps between stamps are the same for all, so they are counted once for all."""
+        longest: list[int] = [0]
+        for first, second in pairwise(stamps):
+            longest.append(max(longest[-1], second - first))
+        streams: dict[tuple[str, int], int] = {}
+        gaps = self._rows.gaps
+        for row, (name, mine) in enumerate(zip(requests, tokens, strict=True)):
+            exchange = self.open.get(name)
+            if exchange is None or exchange.gone is not None or not mine:
+                continue
+            client = exchange.client
+            if not client.asked.stream:
+                exchange.unsent += drawn[row] if row in drawn else [Sampled(token) for token in mine]
+                continue
+            n, load = len(mine), client.asked.load
+            gaps.add(load, client.chunks_of(stamps, mine, longest[n - 1]))
+            if row in drawn:
+                client.logprobs += [each.logprob for each in drawn[row]]
+            streams[load, n] = streams.get((load, n), 0) + 1
+        for (load, n), clients in streams.items():
+            for at in range(1, n):
+                gaps.add(load, stamps[at] - stamps[at - 1], clients)
+
+    def _room(self, exchange: Exchange | None, untold: bool) -> int:
+        if exchange is None or exchange.held is not None or exchange.gone is not None:
+            return 0
+        asked = exchange.client.asked
+        if not asked.stream:
+            return FAR
+        if not exchange.started and not untold:
+            return 0
+        if asked.cancel is None or asked.cancel.stage != "token":
+            return FAR
+        return max(0, asked.cancel.chunk - exchange.client.chunks - untold)
 
     def _deliver(self, exchange: Exchange, output: Output) -> None:
         if output.ended is not None:
@@ -143,7 +197,7 @@ class VirtualServer:
             return
         tokens = output.tokens
         if not client.asked.stream:
-            exchange.unsent += tokens
+            exchange.unsent.extend(tokens)
             if ended is not None:
                 self._settle(exchange, "ok", None, ended.end.finish)
                 client.take(exchange.unsent)

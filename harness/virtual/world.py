@@ -22,20 +22,23 @@ from runtime.core.edge import Mailbox
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.costs import CostTable, Priced, Slowing
+from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.keyed import KeyedModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.knobs import read_knobs
+from runtime.knobs import limits_of, read_knobs
 from runtime.leap import Leap
+from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
 from runtime.points import catalogue
-from runtime.scheduling.scheduler import Limits
 
 REQUEST_TIMEOUT_S = 600.0
 """The live server's default deadline (runtime.server.config)."""
 SAMPLE_NS = 1_000_000_000
+HOST_BYTES = 1 << 30
+"""Of the simulated machine; pages that nobody swaps to are never there."""
 
 
 class World:
@@ -62,7 +65,6 @@ class World:
         self.key = scenario.seed
         self._stirred = True
         self._alarm_ns: int | None = None
-        self._until_ns = 0
         mailbox = Mailbox(knobs.waiting_max)
         env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
         pool = PagedPool(
@@ -70,7 +72,10 @@ class World:
         )
         model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
         costs = self._costs(table, plan, slowing)
-        device = SimDevice({"": model}, pool.plane, env, self.time, costs)
+        host = HostBytes(HOST_BYTES)
+        mover = SimMover(host, "io", model.rows, pool.plane)
+        device = SimDevice({"": model}, pool.plane, env, self.time, costs, mover)
+        _, swap = host_memory(env, pool, host, mover.block_bytes, knobs.swap_blocks, device.copy, host.move)
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
@@ -88,14 +93,15 @@ class World:
             lambda client: self.ended(client),
             gate,
         )
-        limits = Limits(knobs.token_budget, knobs.seqs_max, knobs.waiting_max)
+        limits = limits_of(knobs)
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
-        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds)
+        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap)
         self.server.fatal = lambda: self.engine.fatal
         late_ns = int(knobs.late_s * 1e9)
         self.leap = Leap(
-            self.engine, env, pool, limits, model, costs, self.time, late_ns, self._horizon_ns, lambda: self._stirred
+            self.engine, env, pool, limits, model, device, costs, self.time, late_ns, self.server, self.wake
         )
+        self.server.catch_up = self.crowd.catch_up = self.leap.catch_up
         if leaps:
             self.engine.leap = self.leap
         self.time.at(SAMPLE_NS, self._sample)
@@ -114,7 +120,7 @@ class World:
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
         time = self.time
-        until_ns = self._until_ns = time.now_ns() + round(seconds * 1e9)
+        until_ns = time.now_ns() + round(seconds * 1e9)
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
             if self._stirred and next_ns != now_ns:
@@ -140,24 +146,16 @@ class World:
         self.rows.turn_gaps(self.time.now_ns(), cut=True)
         self.rows.flush(everything=True)
 
-    def _horizon_ns(self) -> int:
-        """The first moment that a leap must not reach: something planned, a deadline, or the end of `run_for`."""
-        next_ns, wait_s = self.time.next_ns, self.engine.wait_s()
-        found = [self._until_ns + 1]
-        if next_ns is not None:
-            found.append(next_ns)
-        if wait_s is not None:
-            found.append(self.time.now_ns() + round(wait_s * 1e9))
-        return min(found)
-
     def _turn(self) -> None:
         self._stirred = False
-        self.engine.step()
+        if self.leap.turn():
+            self.engine.step()
         # An engine that is lost does nothing more, whatever its launch in flight does.
         wait_s = self.engine.wait_s() if self.engine.fatal is None else None
         self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
     def _sample(self) -> None:
+        self.leap.look()
         status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()
         kv = status.kv
         used = kv.live + kv.limbo

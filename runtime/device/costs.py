@@ -72,9 +72,12 @@ class CostTable:
             points = [tokens for tokens, _ in self.prefill]
             cost += _line(points, [ns for _, ns in self.prefill], prompt_tokens) - self.launch_ns
         if decode_rows:
-            by_context = [_line(self.decode_context, row, context) for row in self.decode_ns]
-            cost += _line(self.decode_rows, by_context, decode_rows) - self.launch_ns
+            cost += _line(self.decode_context, self.decode_curve(decode_rows), context) - self.launch_ns
         return max(FLOOR_NS, round(cost))
+
+    def decode_curve(self, rows: int) -> list[float]:
+        """Of so many decode rows, by context."""
+        return [_line(self.decode_rows, column, rows) for column in zip(*self.decode_ns, strict=True)]
 
     def words(self) -> str:
         """One line for people: which table, and how far off."""
@@ -93,6 +96,8 @@ class Priced:
         self.table = table
         self._seed = scramble_one(seed & ((1 << 64) - 1))
         self._decodes: dict[tuple[int, int], int] = {}
+        self._curves: dict[int, list[float]] = {}
+        """Of the table, by rows."""
 
     def cost_ns(self, work: Work) -> int:
         """See Costs."""
@@ -112,8 +117,15 @@ class Priced:
         if cost is None:
             if len(self._decodes) >= _REMEMBERED_MAX:
                 self._decodes.clear()
-            cost = self._decodes[key] = self.table.launch_cost_ns(0, *key)
+            cost = self._decodes[key] = self._decode_cost_ns(*key)
         return self._jittered(step, cost, at_ns)
+
+    def _decode_cost_ns(self, rows: int, context: int) -> int:
+        """`launch_cost_ns` of decode rows only, with what depends on rows alone remembered."""
+        curve = self._curves.get(rows)
+        if curve is None:
+            curve = self._curves[rows] = self.table.decode_curve(rows)
+        return max(FLOOR_NS, round(_line(self.table.decode_context, curve, context)))
 
     def copy_ns(self, seq: int, blocks: int) -> int:
         """See Costs."""

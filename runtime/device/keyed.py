@@ -1,14 +1,17 @@
 """A model without weights: what it says is a keyed function of all tokens before, as far as they are in its KV.
 
-    slot(p)   = slot(p - 1) + mix(token[p], p)        read through the block table, written through the slots
-    token     = printable(scramble(slot(last) ^ key))
+    slot(p)   = slot(p - 1) + mix(token[p], p)        a token of the prompt, or one that nobody said here
+              = slot(p - 1) + STEP * (2p + 1)         the very token that slot(p - 1) says next
+    token     = letter(scramble(slot(last) ^ key)) + SAID
 
-Each slot holds a running hash of its whole prefix, as K and V of a deep layer do. A lost, doubled, swapped or foreign
+Each slot holds a running word of its whole prefix, as K and V of a deep layer do. A lost, doubled, swapped or foreign
 token changes every token after it; `expected` says what a request must get, alone or in any company.
+
+What the model says has ids of its own (`SAID` and above, no prompt has them), and while all is well its slots are a
+square in p: the sum of 2p + 1 over p is a difference of squares. So k tokens of many rows are one operation.
 """
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,46 +20,83 @@ from runtime.core.work import Ints, Sampled, Work
 
 FIRST, LETTERS = 32, 95
 """Tokens are printable ASCII, so that a text has as many characters as tokens."""
-VOCABULARY = 128
+SAID = 128
+"""What is added to the letters that the model says."""
+VOCABULARY = 256
 
 _MASK = (1 << 64) - 1
 _TOKEN, _PLACE = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB
+_STEP = 0x8EBC6AF09C88C6E3
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+_LETTERS, _SPOKEN = np.uint64(LETTERS), np.uint64(FIRST + SAID)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 Words = npt.NDArray[np.uint64]
 
 
 class KeyedModel:
-    """Implements `runtime.device.ports.StepModel` over a KV of its own, one hash a slot."""
+    """Implements `runtime.device.ports.StepModel` over a KV of its own, one word a slot."""
 
     def __init__(self, blocks: int, block_tokens: int, seed: int) -> None:
         self._block_tokens = block_tokens
         self._kv: Words = np.zeros(blocks * block_tokens, np.uint64)
         self._key = key_of(seed)
+        self._plain = tuple(Sampled(token) for token in range(VOCABULARY))
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """See StepModel."""
-        starts = work.row_starts[:-1]
+        starts, ends = work.row_starts[:-1], work.row_starts[1:]
+        past = self._past(work, starts)
         steps = mix(work.token_ids, work.positions)
-        running = np.cumsum(steps, dtype=np.uint64)
-        offsets = self._past(work, starts) - (running[starts] - steps[starts])
-        running += offsets if len(offsets) == len(running) else np.repeat(offsets, np.diff(work.row_starts))
+        said = work.token_ids >= SAID
+        if said.any():
+            self._said(work, past, steps, said)
+        running = steps.cumsum()
+        offsets = past - (running[starts] - steps[starts])
+        running += offsets if len(offsets) == len(running) else offsets.repeat(ends - starts)
         self._kv[work.slots] = running
-        states = running[work.row_starts[1:] - 1].tolist()
-        return tuple(
-            None if sampling is None else drawn(state, self._key, sampling.logprobs is not None)
-            for state, sampling in zip(states, work.sampling, strict=True)
+        return self._drawn(running[ends - 1], work)
+
+    @property
+    def rows(self) -> Words:
+        """[blocks, block_tokens]: all that its blocks hold, for whoever moves them."""
+        return self._kv.reshape(-1, self._block_tokens)
+
+    def states(self, slots: Ints) -> Words:
+        """What the KV holds in `slots`."""
+        return self._kv[slots]
+
+    def write(self, slots: Ints, states: Words) -> None:
+        """What a leap would have written, launch by launch."""
+        self._kv[slots] = states
+
+    def go_on(self, states: Words, tokens: Ints, places: Ints, steps: int) -> tuple[Words, Ints]:
+        """A row each: `tokens` at `places` follow `states`, and then what the model says itself. The states after so
+        many steps and the tokens drawn from them, [rows, steps]; the KV is not touched."""
+        after = states + np.where(
+            tokens == following(states, self._key), _squares(places, places + 1), mix(tokens, places)
         )
+        first = (places + 1)[:, None]
+        grid = after[:, None] + _squares(first, first + np.arange(steps))
+        return grid, following(grid, self._key)
 
-    def state(self, table: Sequence[int], computed: int) -> int:
-        """What the KV of one row holds of its first `computed` tokens."""
-        last = computed - 1
-        return int(self._kv[table[last // self._block_tokens] * self._block_tokens + last % self._block_tokens])
+    def sampled(self, state: int) -> Sampled:
+        """The token that follows `state`, with log probabilities."""
+        return drawn(state, self._key, with_logprobs=True)
 
-    def follow(self, state: int, token: int, place: int, with_logprobs: bool) -> tuple[int, Sampled]:
-        """The state after `token` at `place`, and the token drawn from it; the KV is not touched."""
-        after = (state + scramble_one((token * _TOKEN + place * _PLACE) & _MASK)) & _MASK
-        return after, drawn(after, self._key, with_logprobs)
+    def _drawn(self, states: Words, work: Work) -> tuple[Sampled | None, ...]:
+        plain = self._plain
+        return tuple(
+            None
+            if sampling is None
+            else plain[token]
+            if sampling.logprobs is None
+            else drawn(int(states[row]), self._key, with_logprobs=True)
+            for row, (token, sampling) in enumerate(
+                zip(following(states, self._key).tolist(), work.sampling, strict=True)
+            )
+        )
 
     def _past(self, work: Work, starts: Ints) -> Words:
         """What each row's KV holds of its tokens before this launch: the slot of the last of them, 0 for none."""
@@ -67,8 +107,39 @@ class KeyedModel:
             for table, at in zip(work.block_tables, before, strict=True)
         ]
         past = self._kv[slots]
-        past[[at < 0 for at in before]] = 0
+        if -1 in slots:
+            past[[at < 0 for at in before]] = 0
         return past
+
+    def _said(self, work: Work, past: Words, steps: Words, said: npt.NDArray[np.bool_]) -> None:
+        """Put the steps of those tokens right that are what the state before them says next."""
+        lengths = work.row_starts[1:] - work.row_starts[:-1]
+        alone = np.flatnonzero(lengths == 1)
+        at = work.row_starts[alone]
+        well = said[at] & (work.token_ids[at] == following(past[alone], self._key))
+        places = work.positions[at]
+        steps[at] = np.where(well, _squares(places, places + 1), steps[at])
+        for row in np.flatnonzero(lengths > 1).tolist():  # computed again after a preemption: rare
+            start, end = int(work.row_starts[row]), int(work.row_starts[row + 1])
+            if said[start:end].any():
+                self._again(work, start, end, past[row : row + 1], steps)
+
+    def _again(self, work: Work, start: int, end: int, state: Words, steps: Words) -> None:
+        """One row of a prompt and tokens that were said before: guess that all are well, and walk where they aren't.
+        `state` has one element: a numpy scalar would warn where an array wraps."""
+        tokens, places = work.token_ids[start:end], work.positions[start:end]
+        first = start + int(np.argmax(tokens >= SAID))
+        state = state + steps[start:first].sum(dtype=np.uint64, keepdims=True)
+        while first < end:
+            at = first - start
+            guess = state + _squares(places[at : at + 1], places[at:])
+            wrong = np.flatnonzero(tokens[at:] != following(guess, self._key))
+            well = int(wrong[0]) if len(wrong) else end - first
+            steps[first : first + well] = _squares(places[at : at + well], places[at : at + well] + 1)
+            if first + well == end:
+                return
+            state = guess[well : well + 1] + steps[first + well : first + well + 1]
+            first += well + 1
 
 
 def key_of(seed: int) -> int:
@@ -76,53 +147,77 @@ def key_of(seed: int) -> int:
     return scramble_one((seed * _TOKEN + _PLACE) & _MASK)
 
 
+def following(states: Words, key: int) -> Ints:
+    """The token that each of `states` says next."""
+    words = _scramble(states ^ np.uint64(key))
+    words %= _LETTERS
+    words += _SPOKEN
+    return words.view(np.int64)
+
+
 def drawn(state: int, key: int, with_logprobs: bool) -> Sampled:
     """The token that follows `state`, with keyed log probabilities where they are wanted. The margin between the best
     two is at least 0.25: a token that parts is never rounding."""
     word = scramble_one(state ^ key)
-    token = FIRST + word % LETTERS
+    letter = word % LETTERS
+    token = FIRST + SAID + letter
     if not with_logprobs:
         return Sampled(token)
     best = -((word >> 16) & 0xFFFF) / 0x10000
     second = best - 0.25 - ((word >> 32) & 0xFFFF) / 0x10000
-    other = FIRST + (token - FIRST + 1 + (word >> 48) % (LETTERS - 1)) % LETTERS
+    other = FIRST + SAID + (letter + 1 + (word >> 48) % (LETTERS - 1)) % LETTERS
     return Sampled(token, best, ((token, best), (other, second)))
 
 
 def expected(prompt: Sequence[int], n: int, seed: int, with_logprobs: bool = False) -> list[Sampled]:
-    """The answer of `n` tokens that follows `prompt`, without any KV."""
+    """The answer of `n` tokens that follows `prompt`, without any KV. No token of the prompt may be one that the model
+    says: then it would be a longer answer to a shorter prompt."""
     key, tokens = key_of(seed), np.asarray(prompt, np.int64)
-    state = int(mix(tokens, np.arange(len(tokens))).sum(dtype=np.uint64))
-    answer = []
-    for at in range(len(tokens), len(tokens) + n):
-        sampled = drawn(state, key, with_logprobs)
-        answer.append(sampled)
-        state = (state + scramble_one((sampled.token * _TOKEN + at * _PLACE) & _MASK)) & _MASK
-    return answer
+    assert len(tokens) and int(tokens.max()) < SAID, "a prompt has no tokens that only the model says"
+    places = np.arange(len(tokens), len(tokens) + n)
+    states = mix(tokens, np.arange(len(tokens))).sum(dtype=np.uint64) + _squares(places[:1], places)
+    if not with_logprobs:
+        return [Sampled(token) for token in following(states, key).tolist()]
+    return [drawn(one, key, with_logprobs=True) for one in states.tolist()]
+
+
+def text_of(tokens: Sequence[int]) -> Iterator[str]:
+    """One character for each token of an answer."""
+    return (chr(token & (SAID - 1)) for token in tokens)
 
 
 def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
     """Prompt tokens of (seed, count) parts, first part first; equal seeds give equal beginnings."""
-    drawn_parts = (_of_part(seed, count) for seed, count in parts)
-    return list(chain.from_iterable(drawn_parts))
+    tokens = b"".join([_of_part(seed, count) for seed, count in parts])
+    return list(tokens)
 
 
-def _of_part(seed: int, count: int) -> list[int]:
+def _of_part(seed: int, count: int) -> bytes:
     words = _scramble(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_PLACE) + np.uint64(seed & _MASK))
-    tokens: list[int] = (words % np.uint64(LETTERS) + np.uint64(FIRST)).tolist()
-    return tokens
+    return (words % np.uint64(LETTERS) + np.uint64(FIRST)).astype(np.uint8).tobytes()
 
 
 def mix(tokens: Ints, positions: Ints) -> Words:
     """One word for each (token, position)."""
-    return _scramble(tokens.astype(np.uint64) * np.uint64(_TOKEN) + positions.astype(np.uint64) * np.uint64(_PLACE))
+    words = tokens.astype(np.uint64)
+    words *= np.uint64(_TOKEN)
+    words += positions.view(np.uint64) * np.uint64(_PLACE)
+    return _scramble(words)
+
+
+def _squares(first: Ints, end: Ints) -> Words:
+    """What the healthy steps from place `first` up to before `end` add."""
+    return (end * end - first * first).view(np.uint64) * np.uint64(_STEP)
 
 
 def _scramble(words: Words) -> Words:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
-    return words ^ (words >> np.uint64(31))
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), in place: these arrays are small and many."""
+    words ^= words >> _30
+    words *= np.uint64(_FIRST)
+    words ^= words >> _27
+    words *= np.uint64(_SECOND)
+    words ^= words >> _31
+    return words
 
 
 def scramble_one(word: int) -> int:

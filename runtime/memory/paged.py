@@ -13,7 +13,7 @@ there is no copy-on-write: `check_writes` asserts it before each launch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from faults.points import Kind
 from runtime.core.env import Env
@@ -25,8 +25,7 @@ from runtime.memory.prefix import BlockKey, PrefixIndex
 from runtime.memory.tags import TagPlane
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCount:
+class PoolCount(NamedTuple):
     """Where every block of a pool is. `live + limbo + cached + free == total`, or something is lost or given twice."""
 
     live: int
@@ -90,7 +89,8 @@ class PagedPool:
         blocks = self._free[len(self._free) - n :]
         del self._free[len(self._free) - n :]
         blocks.reverse()
-        self.index.forget(blocks)  # freed by mistake while published: at least nobody finds it under its old name
+        if not self.index.spares(blocks):  # freed by mistake while published: at least nobody finds it any more
+            self.index.forget(blocks)
         ledger = self._env.ledger
         if not ledger.holders(self.name).keys().isdisjoint(blocks):
             self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
@@ -158,6 +158,11 @@ class PagedPool:
         live, limbo = ledger.live(self.name), ledger.in_limbo(self.name)
         return PoolCount(live, limbo, len(self._free), self.blocks, self.index.idle)
 
+    @property
+    def reclaimable(self) -> int:
+        """Blocks that could be taken now."""
+        return len(self._free) + self.index.idle
+
     def _evict(self, n: int, owner: str, group: str, phase: str) -> bool:
         """The first rung: `n` cached blocks are free. False, and nothing was evicted, when there are fewer."""
         if n > self.index.idle:
@@ -174,10 +179,12 @@ class PagedPool:
     def _give_back(self, blocks: Sequence[int]) -> None:
         """Cached or free, but for those that somebody still holds or that wait for another launch. The end of a
         sequence goes first, so that it is evicted before the beginning that more have in common."""
-        held, pins, index = self._env.ledger.holders(self.name), self._pins, self.index
-        for block in reversed(blocks):
-            if block not in held and block not in pins and not index.rest(block):
-                self._free.append(block)
+        held, pins = self._env.ledger.holders(self.name), self._pins
+        if pins:
+            back = [block for block in reversed(blocks) if block not in held and block not in pins]
+        else:
+            back = [block for block in reversed(blocks) if block not in held]
+        self._free += self.index.rest_all(back)
 
     def _out_of_limbo(self, blocks: list[int]) -> None:
         for block in blocks:

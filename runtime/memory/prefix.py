@@ -45,14 +45,29 @@ class KeyLine:
         keys, size = self._keys, self._block_tokens
         made = len(keys)
         if made < blocks:
-            packed = array("I", tokens[made * size : blocks * size]).tobytes()
-            width = len(packed) // (blocks - made)
-            digest = keys[-1].digest if keys else self._salt
-            for at in range(0, len(packed), width):
-                content = digest + packed[at : at + width]
-                digest = blake2b(content, digest_size=self._digest_bytes).digest()
+            digest, wide = keys[-1].digest if keys else self._salt, self._digest_bytes
+            for packed in _packed(tokens[made * size : blocks * size], size):
+                content = digest + packed
+                digest = blake2b(content, digest_size=wide).digest()
                 keys.append(BlockKey(digest, content))
         return keys if len(keys) == blocks else keys[:blocks]
+
+
+def _packed(tokens: Sequence[int], size: int) -> list[bytes]:
+    """Each `size` tokens as bytes: one a token where all of a block are that small, else four. Two blocks are alike
+    only if their bytes are."""
+    try:
+        whole = bytes(tokens)
+        return [whole[at : at + size] for at in range(0, len(whole), size)]
+    except ValueError:
+        return [_packed_one(tokens[at : at + size]) for at in range(0, len(tokens), size)]
+
+
+def _packed_one(tokens: Sequence[int]) -> bytes:
+    try:
+        return bytes(tokens)
+    except ValueError:
+        return array("I", tokens).tobytes()
 
 
 def salt_of(group: str, model_key: str, version: str) -> bytes:
@@ -103,21 +118,33 @@ class PrefixIndex:
         self._idle[block] = None
         return True
 
+    def rest_all(self, blocks: Iterable[int]) -> list[int]:
+        """`rest` for each of these, in this order. Returns those that are not in the index."""
+        entries, idle, free = self._entries, self._idle, []
+        for block in blocks:
+            if block in entries:
+                idle[block] = None
+            else:
+                free.append(block)
+        return free
+
     def evict(self, n: int) -> list[int]:
         """The `n` idle blocks that were used longest ago; nothing can find them any more."""
-        blocks = [self._idle.popitem(last=False)[0] for _ in range(n)]
+        popitem = self._idle.popitem
+        blocks = [popitem(last=False)[0] for _ in range(n)]
         self.forget(blocks)
         return blocks
 
     def forget(self, blocks: Iterable[int]) -> list[int]:
         """Out of the index with them, where they are in it. Returns those that were idle: their room is free now."""
+        entries, known, resting = self._entries, self._blocks, self._idle
         idle: list[int] = []
         for block in blocks:
-            entry = self._entries.pop(block, None)
+            entry = entries.pop(block, None)
             if entry is not None:
-                del self._blocks[entry[0].digest]
-                if block in self._idle:
-                    del self._idle[block]
+                del known[entry[0].digest]
+                if block in resting:
+                    del resting[block]
                     idle.append(block)
         return idle
 

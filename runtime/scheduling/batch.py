@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate
 
 import numpy as np
 
 from runtime.core.work import Claim, Ints, Work
+from runtime.memory.tags import Table, flat_ints, reckon
 from runtime.scheduling.request import Request
 
 
@@ -48,47 +49,71 @@ class Bound:
 def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
     """Lay a batch out flat. Block tables are cut to the context, so nothing past it can be read."""
     rows = batch.rows
+    requests = [row.request for row in rows]
     lengths = [row.tokens for row in rows]
-    starts = [row.request.computed for row in rows]
-    row_starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=row_starts[1:])
+    starts = [request.computed for request in requests]
+    row_starts = np.asarray([0, *accumulate(lengths)])
     token_ids: list[int] = []
-    for row, start, length in zip(rows, starts, lengths, strict=True):
-        token_ids += row.request.tokens[start : start + length]
-    context = np.asarray(starts, np.int64) + np.asarray(lengths, np.int64)
-    positions = np.arange(row_starts[-1]) + np.repeat(np.asarray(starts, np.int64) - row_starts[:-1], lengths)
-    tables = tuple(row.request.blocks[: -(-int(end) // block_tokens)] for row, end in zip(rows, context, strict=True))
-    writes, slots = _slots(tables, positions, lengths, block_tokens)
+    for request, start, length in zip(requests, starts, lengths, strict=True):
+        token_ids += request.tokens[start : start + length]
+    first = np.asarray(starts)
+    context = first + (row_starts[1:] - row_starts[:-1])
+    if len(token_ids) == len(rows):
+        positions = first
+    else:
+        positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
+    reckon([request.line for request in requests])
+    tables, reads = _claims(requests, (-(-context // block_tokens)).tolist())
+    writes, slots = _slots(tables, starts, positions, lengths, block_tokens)
     work = Work(
         step=step,
         model_key=batch.model_key,
-        request_ids=tuple(row.request.id for row in rows),
-        token_ids=np.asarray(token_ids, np.int64),
+        request_ids=tuple([request.id for request in requests]),
+        token_ids=flat_ints(token_ids),
         positions=positions,
         slots=slots,
         row_starts=row_starts,
         context_lens=context,
         block_tables=tables,
-        sampling=tuple(row.request.submit.sampling if row.samples else None for row in rows),
-        lineages=tuple(row.request.line.lineage for row in rows),
+        sampling=tuple([row.request.submit.sampling if row.samples else None for row in rows]),
+        lineages=tuple([request.line.lineage for request in requests]),
     )
-    reads = tuple(_claim(row.request) for row in rows)
     return Bound(work, reads, writes)
 
 
-def _claim(request: Request) -> Claim:
-    """What the request's own tokens say its KV holds."""
-    return Claim(request.id, request.generations, request.line.sums, request.line.tokens)
+def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
+    """The block tables of `requests`, of so many blocks each, and what their own tokens say that their KV holds."""
+    tables, claims = [], []
+    for request, end in zip(requests, ends, strict=True):
+        line, blocks = request.line, request.blocks
+        held = line.held(blocks, request.generations)
+        table = Table(blocks[:end])
+        table.array = held[0]
+        tables.append(table)
+        claims.append(Claim(request.id, held[1], line.sums, line.tokens))
+    return tuple(tables), tuple(claims)
 
 
 def _slots(
-    tables: Sequence[Sequence[int]], positions: Ints, lengths: Sequence[int], block_tokens: int
+    tables: Sequence[Sequence[int]],
+    starts: Sequence[int],
+    positions: Ints,
+    lengths: Sequence[int],
+    block_tokens: int,
 ) -> tuple[tuple[int, ...], Ints]:
     """The KV slot of each new token, and the blocks they fall into."""
     if len(lengths) == len(positions):  # decode: the new token is in each table's last block, since tables are cut
-        blocks = np.fromiter((table[-1] for table in tables), np.int64, len(tables))
-        return tuple(blocks.tolist()), blocks * block_tokens + positions % block_tokens
-    flat = np.fromiter(chain.from_iterable(tables), np.int64)
-    firsts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
-    blocks = flat[np.repeat(firsts, lengths) + positions // block_tokens]
-    return tuple(np.unique(blocks).tolist()), blocks * block_tokens + positions % block_tokens
+        blocks = [table[-1] for table in tables]
+        return tuple(blocks), np.asarray(blocks) * block_tokens + positions % block_tokens
+    written: list[int] = []
+    counts: list[int] = []
+    for table, start, length in zip(tables, starts, lengths, strict=True):
+        first, last = start // block_tokens, (start + length - 1) // block_tokens
+        written += table[first : last + 1]
+        if first == last:
+            counts.append(length)
+            continue
+        counts.append(block_tokens - start % block_tokens)
+        counts += [block_tokens] * (last - first - 1)
+        counts.append((start + length - 1) % block_tokens + 1)
+    return tuple(written), (np.asarray(written) * block_tokens).repeat(counts) + positions % block_tokens

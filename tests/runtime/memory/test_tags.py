@@ -53,7 +53,7 @@ def test_any_chunking_gives_the_same_line(tokens, cuts):
         if tokens[at : at + cut]:
             parts.extend(tokens[at : at + cut])
         at += cut
-    assert (whole.lineage, whole.sums, whole.tokens) == (parts.lineage, parts.sums, parts.tokens)
+    assert (whole.lineage, list(whole.sums), whole.tokens) == (parts.lineage, list(parts.sums), parts.tokens)
 
 
 @given(prompts, st.randoms(use_true_random=False))
