@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from runtime.memory.placement import Place, aligned
 from runtime.memory.pool import Pool
@@ -43,7 +44,8 @@ class TorchSegments:
             if self.room_bytes is not None and self.taken_bytes + size_bytes > self.room_bytes:
                 return False
             try:
-                raw = torch.empty(size_bytes + ALIGNMENT_MAX, dtype=torch.uint8, device=self._device).zero_()
+                with _disable_current_modes():  # whoever counts unowned bytes must not see a pool's own
+                    raw = torch.empty(size_bytes + ALIGNMENT_MAX, dtype=torch.uint8, device=self._device).zero_()
             except RuntimeError:  # torch's way to say that the allocator has no more, on every device
                 return False
             skipped = -raw.data_ptr() % ALIGNMENT_MAX
