@@ -13,6 +13,7 @@ from assertions.verdict import Evidence, Judged, Level
 from assertions.windows import Window, inside, touched, windows
 
 MEASURED = ("baseline", "trial", "recovery")
+NO_FAULT_NEAR = "no fault near"
 SHOWN = 5  # pieces of evidence in a verdict; the rest is counted
 
 
@@ -70,6 +71,12 @@ class Case:
         """The last fault that had fired by then: a suspect, not a culprit."""
         fired = [window for window in self.windows if window.first_ns <= t_ns]
         return max(fired, key=lambda window: window.first_ns).name if fired else None
+
+    def fault_near(self, start_ns: float, end_ns: float) -> str | None:
+        """The last fault that had fired by the end of this stretch and could still show in it; without faults None."""
+        fired = [window for window in self.windows if window.first_ns <= end_ns and window.end_ns >= start_ns]
+        last = max(fired, key=lambda window: window.first_ns, default=None)
+        return last.name if last is not None else NO_FAULT_NEAR if self.windows else None
 
     def suspect(self, request: str | None, t_ns: float) -> str | None:
         """The last fault that had fired when this request ended: what hurt it may have begun after the request did."""

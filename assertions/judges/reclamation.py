@@ -6,13 +6,13 @@ Growth is told per 1,000 completions, cancels and fires, because leaks scale wit
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from assertions.brief import Brief
 from assertions.case import Case, Judge, Missing, shown
-from assertions.rows import Audit, Samples
+from assertions.gauges import idle_level, level_at, rests, stuck
+from assertions.rows import Audit
 from assertions.verdict import Evidence, Judged, State
 from assertions.wording import amount, some
 
@@ -22,7 +22,6 @@ STILL = ("quiesce", "drain")
 IDLE_SERIES = {"server.running": False, "server.waiting": False, "kv.usage": True}
 IDLE_WORDS = {"server.running": "running", "server.waiting": "waiting", "kv.usage": "KV use"}
 ENOUGH_FOR_A_RATE = 200
-IDLE_TOLERANCE = 1e-6
 WORK = ("completions", "cancels", "fires")
 LIMIT = "live equals what is expected, limbo is empty, at every quiesce and at the drain"
 
@@ -38,7 +37,7 @@ def _audited(case: Case, audits: list[Audit]) -> Judged:
     figures: dict[str, float] = {"audits": len({audit.t_ns for audit in judged})}
     figures |= _memory(case)
     if kept:
-        return _kept(case, kept, figures)
+        return _kept(case, kept, _began(case, kept, audits), figures)
     blind = [audit for audit in judged if audit.value is None]
     drained = any(audit.scope == "drain" for audit in judged)
     because = None
@@ -59,9 +58,9 @@ def _audited(case: Case, audits: list[Audit]) -> Judged:
     return Judged(NAME, State.PASS, text, limit=LIMIT, figures=figures)
 
 
-def _kept(case: Case, kept: list[Audit], figures: dict[str, float]) -> Judged:
+def _kept(case: Case, kept: list[Audit], began: tuple[float, float], figures: dict[str, float]) -> Judged:
     """FAIL: who holds what, since when, and how it grows with the work done."""
-    first, last_ns = kept[0], kept[-1].t_ns
+    last_ns = kept[-1].t_ns
     at_end = [audit for audit in kept if audit.t_ns == last_ns]
     worst = max(at_end, key=lambda audit: abs(_excess(audit)))
     total = sum(_excess(audit) for audit in at_end if audit.name == worst.name and audit.kind == worst.kind)
@@ -82,12 +81,28 @@ def _kept(case: Case, kept: list[Audit], figures: dict[str, float]) -> Judged:
         limit=LIMIT,
         observed=f"{total:+g}{unit}" + (f", {per}" if per else ""),
         smallest_visible=f"1{unit or ' object'}",
-        since_ns=first.t_ns,
-        fault=case.fault_before(first.t_ns),
+        since_ns=int(began[1]),
+        fault=case.fault_near(*began),
         owner=some(sorted(set(owners))) if owners else None,
         evidence=shown([_evidence(audit) for audit in kept]),
         figures=figures,
     )
+
+
+def _began(case: Case, kept: list[Audit], audits: list[Audit]) -> tuple[float, float]:
+    """The stretch of time in which it began: the life of the owner that ended first, where the owners are requests;
+    else from the last audit that found none of it."""
+    requests = case.history.requests
+    names = {case.client_of.get(audit.owner, audit.owner) for audit in kept if audit.owner is not None}
+    lives = [
+        (requests.start_of(row), float(requests.end_ns[row]))
+        for row in (requests.row_of.get(name) for name in names)
+        if row is not None and not np.isnan(requests.end_ns[row])
+    ]
+    if lives:
+        return min(lives, key=lambda life: life[1])
+    first_ns = kept[0].t_ns
+    return max((audit.t_ns for audit in audits if audit.t_ns < first_ns), default=0), first_ns
 
 
 def _excess(audit: Audit) -> float:
@@ -177,7 +192,7 @@ def _evidence(audit: Audit) -> Evidence:
 def _metrics(case: Case) -> Judged:
     """From the outside: what the target's own gauges say whenever nothing is asked of it. The drain decides."""
     figures = _memory(case)
-    rests = _rests(case)
+    quiet = rests(case)
     found = {name: case.history.samples(name) for name in IDLE_SERIES}
     present = {name: samples for name, samples in found.items() if samples is not None and len(samples.value)}
     if not present or not case.spans("drain"):
@@ -187,16 +202,16 @@ def _metrics(case: Case) -> Judged:
         return Judged(NAME, State.UNKNOWN, because, limit=LIMIT, because=because, to_decide=cure, figures=figures)
     kept, unseen = [], []
     for name, samples in present.items():
-        idle = _idle_level(case, samples) if IDLE_SERIES[name] else 0.0
-        levels = [(rest, level) for rest in rests if (level := _level(samples, rest)) is not None]
+        idle = idle_level(case, samples) if IDLE_SERIES[name] else 0.0
+        levels = [(rest, level) for rest in quiet if (level := level_at(samples, rest)) is not None]
         if not levels or levels[-1][0].name != "drain":
             unseen.append(name)
             continue
         figures[name] = levels[-1][1].value
-        kept += _stuck(name, idle, levels)
+        kept += stuck(name, idle, levels)
     limit = "running, waiting and KV use back at their idle level after the drain"
     if kept:
-        last = kept[-1]
+        first, last = min(kept, key=lambda each: each.t_ns), kept[-1]
         figures |= _growth(case, figures[last.name] - last.idle, case.history.end_ns)
         per = ", ".join(
             f"{figures[f'per_1000_{each}']:.3g} per 1,000 {each}" for each in WORK if f"per_1000_{each}" in figures
@@ -208,8 +223,8 @@ def _metrics(case: Case) -> Judged:
             limit=limit,
             observed=last.text + (f": {per}" if per else ""),
             smallest_visible="1 request, or 1 KV block",
-            since_ns=min(each.t_ns for each in kept),
-            fault=case.fault_before(min(each.t_ns for each in kept)),
+            since_ns=first.t_ns,
+            fault=case.fault_near(first.after_ns, first.t_ns),
             owner="server",
             evidence=shown([Evidence(each.t_ns, None, each.text) for each in kept]),
             figures=figures,
@@ -225,66 +240,6 @@ def _metrics(case: Case) -> Judged:
     short = ", ".join(now[name] for name in ("server.running", "kv.usage") if name in now)
     observed = "; ".join([short or text, *memory[:1]]) if short else text
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """A time in which nothing was asked of the target."""
-
-    name: str
-    n: int
-    start_ns: float
-    end_ns: float
-
-
-@dataclass(frozen=True)
-class _Level:
-    value: float
-    t_ns: int
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A gauge that was not back."""
-
-    name: str
-    idle: float
-    t_ns: int
-    text: str
-
-
-def _rests(case: Case) -> list[_Rest]:
-    """Quiesces that came to rest, and the drain."""
-    return [
-        _Rest(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
-        for phase in case.history.phases
-        if phase.name == "drain" or (phase.name == "quiesce" and phase.ended_by == "done")
-    ]
-
-
-def _level(samples: Samples, rest: _Rest) -> _Level | None:
-    """The last sample of a rest: what came late was given its time."""
-    inside = np.flatnonzero((samples.t_ns >= rest.start_ns) & (samples.t_ns <= rest.end_ns))
-    return _Level(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
-
-
-def _stuck(name: str, idle: float, levels: list[tuple[_Rest, _Level]]) -> list[_Kept]:
-    """The rests from which on the gauge never came back; one that was only late at a quiesce is no leak."""
-    kept: list[_Kept] = []
-    for rest, level in reversed(levels):
-        if level.value <= idle + IDLE_TOLERANCE:
-            break
-        where = "after the drain" if rest.name == "drain" else f"at quiesce {rest.n}"
-        kept.insert(0, _Kept(name, idle, level.t_ns, f"{name} is {level.value:g} {where}, idle is {idle:g}"))
-    return kept
-
-
-def _idle_level(case: Case, samples: Samples) -> float:
-    """The level before the first request; 0 when nothing was sampled then."""
-    requests = case.history.requests
-    first_ns = np.nanmin(requests.sent_ns) if requests.sent.any() else np.inf
-    before = samples.value[samples.t_ns < first_ns]
-    return float(before[-1]) if len(before) else 0.0
 
 
 def needs(brief: Brief) -> Missing | None:

@@ -18,7 +18,44 @@ class TestReclamation:
         assert "take 87.5 s, cancel 87.6 s" in judged.evidence[0].text
         assert judged.figures["per_1000_completions"] == pytest.approx(3000 / 1516)
         assert judged.figures["per_1000_fires"] == 3000
-        assert judged.fault == "oom#0"
+
+    @pytest.mark.parametrize(
+        ("owner", "fault"),
+        [
+            ("r100", "no fault near"),  # it ended at 12.6 s, and the fault was armed at 60 s
+            ("s-r490", "oom#0"),  # by the server's own id
+            ("r570", "oom#0"),  # while the service recovers
+            ("r700", "no fault near"),
+        ],
+    )
+    def test_only_a_fault_that_could_show_while_the_owner_lived_is_blamed(self, owner: str, fault: str) -> None:
+        run = healthy()
+        run.tables["audit"][0] |= {"value": 3, "owner": owner}
+        judged = run.judged("reclamation")
+        assert judged.fault == fault
+        ended_ns = run.find("reply", request=owner.removeprefix("s-"))["end_ns"]
+        assert judged.since_ns == ended_ns
+
+    @pytest.mark.parametrize(
+        ("clean_s", "kept_s", "fault"),
+        [(50, 80, "oom#0"), (None, 50, "no fault near"), (100, 120, "no fault near"), (None, 120, "oom#0")],
+    )
+    def test_without_an_owner_it_began_after_the_last_audit_that_found_nothing(
+        self, clean_s: int | None, kept_s: int, fault: str
+    ) -> None:
+        run = healthy()
+        for at_s, value in ((clean_s, 0), (kept_s, 3)):
+            if at_s is not None:
+                row = {"scope": "quiesce", "name": "kv.blocks", "kind": "live", "expected": 0}
+                run.add("audit", t_ns=at_s * S, value=value, **row)
+        judged = run.judged("reclamation")
+        assert (judged.fault, judged.since_ns) == (fault, kept_s * S)
+
+    def test_a_leak_of_a_run_without_faults_has_no_suspect(self) -> None:
+        run = healthy()
+        run.tables["fault"].clear()
+        run.tables["audit"][0] |= {"value": 3, "owner": "r490"}
+        assert run.judged("reclamation").fault is None
 
     def test_too_few_is_as_wrong_as_too_many(self) -> None:
         run = healthy()
@@ -97,8 +134,19 @@ class TestReclamation:
         judged = run.judged("reclamation")
         assert judged.state is State.FAIL
         assert judged.summary == "server.running is 3 after the drain, idle is 0"
-        assert judged.since_ns == 102 * S
+        assert (judged.since_ns, judged.fault) == (102 * S, "no fault near")
         assert "per 1,000 completions" in (judged.observed or "")
+
+    def test_a_gauge_that_was_back_at_every_quiesce_is_told_since_the_drain(self) -> None:
+        run = rested()
+        run.series("server.running", [(0, 0.0), (82 * S, 0.0), (102 * S, 0.0), (189 * S, 3.0)])
+        assert run.judged("reclamation").since_ns == 189 * S
+
+    def test_a_gauge_that_was_never_seen_back_may_be_the_faults_doing(self) -> None:
+        run = rested()
+        run.series("server.running", [(0, 0.0), (82 * S, 1.0), (102 * S, 2.0), (189 * S, 3.0)])
+        judged = run.judged("reclamation")
+        assert (judged.since_ns, judged.fault) == (82 * S, "oom#0")
 
     def test_a_gauge_that_was_only_late_at_a_quiesce_is_no_leak(self) -> None:
         run = rested()

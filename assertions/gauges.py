@@ -1,0 +1,73 @@
+"""A target seen from outside: what its gauges say whenever nothing is asked of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assertions.case import Case
+from assertions.rows import Samples
+
+IDLE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A time in which nothing was asked of the target."""
+
+    name: str
+    n: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True)
+class Level:
+    value: float
+    t_ns: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A gauge that was not back."""
+
+    name: str
+    idle: float
+    after_ns: int
+    """The last time at which it was seen back, 0 when it never was."""
+    t_ns: int
+    text: str
+
+
+def rests(case: Case) -> list[Rest]:
+    """Quiesces that came to rest, and the drain."""
+    return [
+        Rest(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
+        for phase in case.history.phases
+        if phase.name == "drain" or (phase.name == "quiesce" and phase.ended_by == "done")
+    ]
+
+
+def level_at(samples: Samples, rest: Rest) -> Level | None:
+    """The last sample of a rest: what came late was given its time."""
+    inside = np.flatnonzero((samples.t_ns >= rest.start_ns) & (samples.t_ns <= rest.end_ns))
+    return Level(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
+
+
+def stuck(name: str, idle: float, levels: list[tuple[Rest, Level]]) -> list[Kept]:
+    """The rests from which on the gauge never came back; one that was only late at a quiesce is no leak."""
+    back = [number for number, (_, level) in enumerate(levels) if level.value <= idle + IDLE_TOLERANCE]
+    first = back[-1] + 1 if back else 0
+    after_ns = levels[first - 1][1].t_ns if first else 0
+    kept = []
+    for rest, level in levels[first:]:
+        where = "after the drain" if rest.name == "drain" else f"at quiesce {rest.n}"
+        kept.append(Kept(name, idle, after_ns, level.t_ns, f"{name} is {level.value:g} {where}, idle is {idle:g}"))
+    return kept
+
+
+def idle_level(case: Case, samples: Samples) -> float:
+    """The level before the first request; 0 when nothing was sampled then."""
+    requests = case.history.requests
+    first_ns = np.nanmin(requests.sent_ns) if requests.sent.any() else np.inf
+    before = samples.value[samples.t_ns < first_ns]
+    return float(before[-1]) if len(before) else 0.0
