@@ -3,6 +3,7 @@
     python benchmarks/allocators.py                 all tables
     python benchmarks/allocators.py --only speed    alloc and free in ns, beside torch.empty on the CPU
     python benchmarks/allocators.py --only trace    what is left of a room: the seed's 2/16/2 MiB and others
+    python benchmarks/allocators.py --only policies where to lay a span, in a room that can't be left
     python benchmarks/allocators.py --only moves    fragmentation against bytes moved
     python benchmarks/allocators.py --only kinds    what six pools buy beside one
     python benchmarks/allocators.py --only kv       contiguous, paged, paged and chunked KV on one trace
@@ -26,6 +27,7 @@ from benchmarks.allocators_heaps import real_env
 from benchmarks.allocators_kinds import kinds
 from benchmarks.allocators_kv import kv
 from benchmarks.allocators_moves import moves
+from benchmarks.allocators_policies import policies
 from benchmarks.allocators_trace import trace
 from runtime.memory.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
 from runtime.memory.arena import Arena
@@ -45,7 +47,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    tables = {"speed": speed, "trace": trace, "moves": moves, "kinds": kinds, "kv": kv}
+    tables = {"speed": speed, "trace": trace, "policies": policies, "moves": moves, "kinds": kinds, "kv": kv}
     for name, table in tables.items():
         if options.only in (None, name):
             print("\n".join(table(options)), end="\n\n")
@@ -129,7 +131,7 @@ def _stack(told: bool) -> Pool:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["speed", "trace", "moves", "kinds", "kv"])
+    parser.add_argument("--only", choices=["speed", "trace", "policies", "moves", "kinds", "kv"])
     parser.add_argument("--rounds", type=int, default=21, help="of the speed table")
     parser.add_argument("--loops", type=int, default=2000, help="pairs in a round; a multiple of 100")
     parser.add_argument("--room-mib", type=int, default=1024)

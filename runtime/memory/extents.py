@@ -3,7 +3,10 @@
     low |2|2|2|2| |2|..............................|  16 |  16 |  16 | high      one segment of 2 MB and 16 MB spans
 
 Address-ordered first fit, small pieces from the low end and large ones from the high end: what is freed at one end is
-wanted again at that end, so a 2 MB span never takes a bite out of a 16 MB hole, which is what best fit would do.
+wanted again at that end. While nothing moves, best fit does as well, and no policy keeps random frees from cutting up
+a segment (benchmarks/allocators.py --only policies); but where sizes keep apart a defrag has less to move, and what it
+has won lasts longer. What must not be cut up gets a segment of its own (whole.py).
+
 Freed pieces merge at once (boundary tags, Knuth 1968), so an empty segment is always one hole and can be dropped.
 """
 

@@ -94,6 +94,11 @@ def test_a_budget_buys_whole_holes_the_cheapest_first(cells_max: int, picture: s
     assert (laid.defrag(cells_max), laid.moved) == ([picture], moved)
 
 
+def test_a_budget_is_spent_on_the_side_where_it_buys_most():
+    laid = Laid("AA.BB...CCCC.DDDD")
+    assert (laid.defrag(5), laid.moved) == (["AABB....CCCC.DDDD"], "B")
+
+
 def test_a_span_that_is_over_the_budget_does_not_stop_a_smaller_one():
     laid = Laid("A.B....CDDDD...")
     assert (laid.defrag(1), laid.moved) == (["ACB.....DDDD..."], "C")

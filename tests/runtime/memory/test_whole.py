@@ -56,6 +56,15 @@ def test_no_more_is_given_back_than_is_short_the_longest_unused_first():
     assert left_kib(bench) == 0
 
 
+def test_under_pressure_too_a_large_span_gets_no_more_than_its_own_size():
+    pool, bench = made()
+    spans = [pool.alloc(ask(32 * KIB)) for _ in range(8)]
+    for span in spans[:2]:
+        pool.free(span, None)
+    pool.alloc(ask(40 * KIB))
+    assert left_kib(bench) == 24
+
+
 def test_small_spans_get_the_room_of_kept_segments_too():
     pool, _ = made()
     for span in [pool.alloc(ask(32 * KIB)) for _ in range(8)]:
