@@ -8,7 +8,7 @@ from runtime.memory.alloc_points import MEMORY_ALLOC, MEMORY_DEFRAG, MEMORY_RESE
 from runtime.memory.failures import OutOfMemory, SpanMisuse
 from runtime.memory.points import MEMORY_FREE
 from runtime.memory.pool import Move, Pool
-from runtime.memory.spans import AllocRequest, ResetScope, Span
+from runtime.memory.spans import AllocRequest, Lifetime, ResetScope, Span
 
 
 class FaultAlloc(Adaptor):
@@ -37,7 +37,7 @@ class FaultAlloc(Adaptor):
             MEMORY_ALLOC,
             place=place,
             size_bytes=request.bytes,
-            request=request.session or None,
+            request=request.session if request.lifetime is Lifetime.SESSION else None,  # a step's are of all in it
             group=request.group,
             session=request.session or None,
             pool=self.name,
@@ -55,7 +55,10 @@ class Fault(FaultAlloc):
     def reset(self, scope: ResetScope, after: Ticket | None) -> int:
         faults = self._env.faults
         if faults.armed:
-            effect = faults.fire(MEMORY_RESET, group=scope.group, session=scope.session, pool=self.name)
+            # Named by its session: what it leaves behind is held under that name, and no request is a victim of it.
+            effect = faults.fire(
+                MEMORY_RESET, request=scope.session, group=scope.group, session=scope.session, pool=self.name
+            )
             if effect is not None and effect.kind is Kind.DROP:
                 return 0
         return self.inner.reset(scope, after)

@@ -1,0 +1,154 @@
+"""Virtual launches take memory as the torch ones do: same bytes, same points; and nothing while no fault is armed."""
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import invariant, rule
+
+from runtime.core.work import Sampled, Work
+from runtime.device.holdings import device_rows
+from runtime.device.rationed import Ration, Rationed
+from runtime.memory.failures import OutOfMemory
+from runtime.memory.spans import PoolKind
+from runtime.memory.standard import STEPS_MAX
+from runtime.memory.upstream import Reserve
+from tests.runtime.memory.bench import MIB, Bench
+from tests.runtime.models.test_attention import decode_work
+from tests.steps import CountedMachine, machine_settings
+
+LAYERS = Ration().layers
+
+
+class Echo:
+    """Says 7, and counts."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def run(self, work: Work) -> tuple[Sampled | None, ...]:
+        self.runs += 1
+        return tuple(Sampled(7) for _ in range(work.rows))
+
+
+def work(step: int, rows: int = 2, context: int = 5) -> Work:
+    blocks = -(-context // 4)
+    tables = [[row * blocks + index for index in range(blocks)] for row in range(rows)]
+    return replace(decode_work(tables, [context] * rows), step=step)
+
+
+class World:
+    def __init__(self, room: int = 64 * MIB) -> None:
+        self.bench = Bench()
+        self.echo = Echo()
+        self.model = Rationed(self.echo, self.bench.env, Reserve(room), 64, 16)
+
+    @property
+    def owners(self) -> set[str]:
+        return {request.owner for _, request in self.model.held()}
+
+
+def test_while_nothing_is_armed_a_launch_takes_nothing():
+    world = World()
+    assert world.model.run(work(1)) == (Sampled(7), Sampled(7))
+    assert world.model.pools.usage(PoolKind.ACTIVATION).allocs == 0
+
+
+@pytest.mark.parametrize("nth", range(4 + LAYERS))
+def test_each_span_that_a_launch_takes_can_be_refused_and_the_repeat_is_whole(nth: int):
+    world = World()
+    world.bench.arm("memory.alloc: oom", skip=nth)
+    with pytest.raises(OutOfMemory):
+        world.model.run(work(1))
+    assert not list(world.model.held()), "what it had taken is given back"
+    assert world.echo.runs == 0
+    assert world.bench.env.marks.total["memory.out_of_memory"] == world.bench.env.marks.total["memory.reject"] == 1
+    world.bench.faults.clean()
+    assert world.model.run(work(2)) == (Sampled(7), Sampled(7))
+
+
+def test_a_launch_crosses_the_points_as_often_as_the_torch_one():
+    """Four spans, and scratch once a layer: the next crossing is of the next launch, and its ladder helps it."""
+    world = World()
+    world.bench.arm("memory.alloc: oom", skip=4 + LAYERS, times=1)
+    world.model.run(work(1))
+    assert not world.bench.fires
+    world.model.run(work(2))
+    assert len(world.bench.fires) == 1
+    assert world.model.pools.usage(PoolKind.ACTIVATION).fallbacks == 1
+
+
+def test_a_lost_reset_is_a_leak_with_the_name_of_its_step_until_room_is_short():
+    world = World()
+    world.bench.arm("memory.reset: drop", times=1)
+    world.model.run(work(5))
+    world.bench.faults.clean()
+    world.model.run(work(6))
+    assert world.owners == {"step-5"}
+    leaked = [
+        row for row in device_rows(world.bench.env, world.model.held(), "drain") if row.value != (row.expected or 0)
+    ]
+    assert [(row.name, row.owner, row.kind) for row in leaked] == [
+        ("activation_bytes.live", "", "live"),
+        ("activation_spans", "step-5", "live"),
+    ]
+    assert leaked[1].value == 4
+    assert not [row for row in device_rows(world.bench.env, world.model.held(), "live") if row.kind == "live"]
+
+
+def test_its_bytes_are_those_of_the_embedded_model():
+    from runtime.models.buffers import parts_of, sizes_of
+    from runtime.models.config import read_config
+    from runtime.models.default import default_model
+
+    config = read_config(default_model())
+    assert Ration().layers == config.layers
+    for tokens, picked in ((1, 1), (16, 3), (100, 40)):
+        assert Ration().spans(tokens, picked) == sizes_of(parts_of(config), tokens, picked)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 16), st.integers(1, 64))
+def test_the_largest_launch_fits_into_pools_of_its_sizes(rows: int, context: int):
+    world = World()
+    world.bench.arm("memory.reset: drop", skip=10_000)
+    assert len(world.model.run(work(1, rows, context))) == rows
+    assert world.bench.env.marks.total["memory.out_of_memory"] == 0
+
+
+class Lost(CountedMachine):
+    """Resets are lost at any time: launches go on, and only the lost steps are held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.step = 0
+        self.lost: list[str] = []
+
+    @rule()
+    def launch(self) -> None:
+        self.step += 1
+        armed = self.world.bench.faults.armed
+        assert self.world.model.run(work(self.step)) == (Sampled(7), Sampled(7))
+        if armed:
+            self.lost.append(f"step-{self.step}")
+
+    @rule()
+    def lose_or_heal(self) -> None:
+        armed = self.world.bench.faults.armed
+        self.world.bench.faults.clean()
+        if not armed:
+            self.world.bench.arm("memory.reset: drop", times=3)
+
+    @invariant()
+    def only_lost_steps_are_held(self) -> None:
+        assert self.world.owners <= set(self.lost)
+        usage = self.world.model.pools.usage(PoolKind.ACTIVATION)
+        assert usage.conserved
+        if len(self.lost) <= STEPS_MAX:
+            assert self.world.owners == set(self.lost), "nothing is taken back while there is room"
+
+
+TestLost = Lost.TestCase
+TestLost.settings = machine_settings(runs=40, steps=30)
