@@ -1,7 +1,8 @@
-"""M9 has no virtual form, since a simulated device has no positions to get wrong: the real model on one CPU thread.
+"""Bugs that need real tensors, on one CPU thread: M9, since a simulated device has no positions to get wrong, and M13.
 
 The runtime answers some prompts through engine, device and model; each answer is held against the exact reference the
-way the `tokens` judge holds a canary. Planted is the file that the live suite plants in the server.
+way the `tokens` judge holds a canary, and the tag plane watches. M9 is the file that the live suite plants in the
+server; M13 writes KV that comes back from the host into a temporary, as `cache[blocks].copy_(host)` does.
 """
 
 import random
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.record.canary import Answer, Compared, compare
+from runtime.device import torch_mover
 from runtime.models import paged
 from runtime.models.reference import Reference
 from tests.planted.site.sitecustomize import bug_of
@@ -24,7 +26,9 @@ class Answered:
     """Every prompt's answer against the reference. `wall_s` is the runtime's part and the comparison."""
 
     compared: tuple[Compared, ...]
-    invariants_held: bool
+    breaches: int
+    """Blocks that did not hold what their requests wrote."""
+    swapped: int
     wall_s: float
 
     @property
@@ -33,8 +37,8 @@ class Answered:
         return sum(each.state == "corrupt" for each in self.compared)
 
 
-def answer(directory: Path, *, off_by_one: bool, prompts: int = 4) -> Answered:
-    """`directory` is filled with a small random model when it has none."""
+def answer(directory: Path, bug: str = "", *, blocks: int = 64, swap_blocks: int = 0, prompts: int = 4) -> Answered:
+    """`directory` is filled with a small random model when it has none. `bug`: M9, M13 or none."""
     if not (directory / "config.json").exists():
         random_model("Llama").save_pretrained(directory)
     rng = random.Random(9)
@@ -44,9 +48,11 @@ def answer(directory: Path, *, off_by_one: bool, prompts: int = 4) -> Answered:
     began_s = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paged, "lay_out", paged.lay_out)  # so that it is taken out again
-        if off_by_one:
+        if bug == "M9":
             bug_of("position_off_by_one").plant(paged)
-        sink, env = serve(directory, asked, blocks=64, cache=True, exact=False)
+        elif bug == "M13":
+            patch.setattr(torch_mover, "move_in", lambda store, at, there: store[at].copy_(there))
+        sink, env = serve(directory, asked, blocks=blocks, cache=True, exact=False, swap_blocks=swap_blocks)
     compared = tuple(
         compare(
             Answer(tuple(map(str, one.tokens)), None, tuple(one.margins)),
@@ -54,4 +60,10 @@ def answer(directory: Path, *, off_by_one: bool, prompts: int = 4) -> Answered:
         )
         for n, one in enumerate(known)
     )
-    return Answered(compared, env.marks.total["kv.tag_breach"] == 0, time.perf_counter() - began_s)
+    marks = env.marks.total
+    return Answered(compared, marks["kv.tag_breach"], marks["swap.in"], time.perf_counter() - began_s)
+
+
+def swapped(directory: Path, bug: str = "") -> Answered:
+    """The same with so few blocks that requests are swapped out and come back."""
+    return answer(directory, bug, blocks=14, swap_blocks=40, prompts=12)

@@ -12,7 +12,7 @@ from tests.planted.virtual.bugs import BUGS, Bug
 from tests.planted.virtual.bugs.m10_published_at_allocation import plant as publish_early
 from tests.planted.virtual.trial import NAMES, planted, run
 
-WANTED = {"M1", "M2", "M3", "M7", "M8", "M10", "M11", "M16", "M18"}
+WANTED = {"M1", "M2", "M3", "M7", "M8", "M10", "M11", "M13", "M16", "M18"}
 AT_ONCE = {"M1", "M2", "M3", "M7", "M8", "M10"}
 """Seen at the step in which they do harm, and not only at the end."""
 
