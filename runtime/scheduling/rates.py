@@ -1,7 +1,6 @@
 """What computing a prompt and copying a block cost, as seen on this device: a running mean over the last few of each.
 
-They decide between swap and recompute, so they come from the run itself and not from a table; with the durations of a
-recorded run a replay sees the same ones.
+They decide between swap and recompute, so they come from the run itself and not from a table.
 """
 
 _WEIGHT = 0.25

@@ -9,7 +9,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -18,18 +18,22 @@ from runtime.core.edge import Cancel, Mail, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Clock, Device, Ticket
-from runtime.core.work import Claim, Sampling, Work
+from runtime.core.work import Claim, Copy, Sampling, Work
+from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.keyed import KeyedModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
+from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
+from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 
-BLOCKS, BLOCK_TOKENS = 40, 8
+BLOCKS, BLOCK_TOKENS = 22, 8
 REQUESTS = 24
 LIMITS = Limits(token_budget=48, seqs_max=6, waiting_max=100, expected_output=0.0)
+SWAP_BLOCKS = 60
 FAR_NS = 1 << 62
 Plan = tuple[tuple[str, int, int, tuple[int, ...]], ...]  # per row: request, new tokens, context, blocks
 
@@ -41,8 +45,9 @@ class Tape:
     turns_ns: list[int] = field(default_factory=list)
     came: list[tuple[int, Mail]] = field(default_factory=list)  # turn, mail
     plans: list[Plan] = field(default_factory=list)
-    launched: list[int] = field(default_factory=list)  # turn of each launch
-    landed: dict[int, int] = field(default_factory=dict)  # launch -> turn that settled it
+    block_bytes: int = 0
+    launched: list[int] = field(default_factory=list)  # turn of each launch and copy
+    landed: dict[int, int] = field(default_factory=dict)  # launch or copy -> turn that settled it
 
 
 class TapedMailbox(Mailbox):
@@ -78,6 +83,11 @@ class TapedDevice:
         self._tape.launched.append(len(self._tape.turns_ns) - 1)
         return self._device.launch(work, reads, writes)
 
+    def copy(self, copy: Copy) -> Ticket:
+        self._tape.plans.append(((f"{copy.way} {copy.request_id}", 0, copy.offset, tuple(copy.blocks)),))
+        self._tape.launched.append(len(self._tape.turns_ns) - 1)
+        return self._device.copy(copy)
+
     def close(self) -> None:
         self._device.close()
 
@@ -92,11 +102,13 @@ class Counted:
         self.ended |= {output.request_id: output.ended.end.outcome for output in outputs if output.ended}
 
 
-def live(tape: Tape) -> dict[str, str]:
+def live(tape: Tape, limits: Limits) -> dict[str, str]:
     """Requests of several sizes come while others run, some leave, and the pool is too small for all."""
     torch = pytest.importorskip("torch")
     from runtime.build import WallClock
     from runtime.device.cpu import CpuDevice
+    from runtime.device.torch_mover import TorchMover
+    from runtime.device.torch_segments import TorchSegments
     from runtime.models.config import read_config
     from runtime.models.decoder import Decoder
     from runtime.models.default import default_model
@@ -114,9 +126,14 @@ def live(tape: Tape) -> dict[str, str]:
     directory = default_model()
     config = read_config(directory)
     model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
-    device = CpuDevice({"": model}, pool.plane, env, threads=1)
+    host = TorchSegments()
+    mover = TorchMover(host, "io", (*model.kv.keys, *model.kv.values), pool.plane)
+    device = CpuDevice({"": model}, pool.plane, env, threads=1, mover=mover)
+    taped = TapedDevice(device, tape)
+    tape.block_bytes = mover.block_bytes
+    _, swap = host_memory(env, pool, host, mover.block_bytes, SWAP_BLOCKS, taped.copy, host.move)
     sink = Counted()
-    engine = Engine(env, TapedDevice(device, tape), pool, sink, mailbox, LIMITS, Bounds(60.0, 600.0))
+    engine = Engine(env, taped, pool, sink, mailbox, limits, Bounds(60.0, 600.0), swap)
     over = threading.Event()
 
     def serve() -> None:
@@ -127,20 +144,26 @@ def live(tape: Tape) -> dict[str, str]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     for n in range(REQUESTS):
-        prompt = tuple((n * 31 + at * 7) % 200 for at in range(5 + n * 13 % 90))
-        submit = Submit(f"r{n}", prompt, 3 + n * 5 % 40, Sampling(), clock.now_ns(), FAR_NS)
+        prompt = tuple((n * 31 + at * 7) % 200 for at in range(5 + n * 13 % 60))
+        submit = Submit(f"r{n}", prompt, 8 + n * 5 % 50, Sampling(), clock.now_ns(), FAR_NS)
         assert mailbox.offer(submit)
         if n % 6 == 5:
             mailbox.post(Cancel(f"r{n - 2}"))
         if n == 0:  # the first launch takes long, and nobody shall come meanwhile
             _wait(lambda: len(sink.ended) == 1)
-        time.sleep(0.004 * (n % 4))  # the live half has real time; nothing is asserted about it
+        _some_launches_later(tape, n % 4, lambda came=n + 1: len(sink.ended) == came)
     _wait(lambda: len(sink.ended) == REQUESTS)
     over.set()
     mailbox.wake()
     thread.join(10)
     device.close()
     return sink.ended
+
+
+def _some_launches_later(tape: Tape, launches: int, all_over: Callable[[], bool]) -> None:
+    """Arrivals are spread over launches and not over seconds, so that a busy machine meets them alike."""
+    due = len(tape.launched) + launches
+    _wait(lambda: len(tape.launched) >= due or all_over())
 
 
 def _wait(met: Callable[[], bool]) -> None:
@@ -151,25 +174,39 @@ def _wait(met: Callable[[], bool]) -> None:
 
 @dataclass
 class Recorded:
-    """Costs by launch: from the turn that launched to the turn that saw it done."""
+    """Costs of launches and copies: from the turn that launched it, or that saw the one before it done, to the turn
+    that saw it done. Two that were seen at one turn are a nanosecond apart."""
 
     tape: Tape
     n: int = 0
 
     def cost_ns(self, work: Work) -> int:
-        turns = self.tape.turns_ns
-        launch, self.n = self.n, self.n + 1
-        return turns[self.tape.landed[launch]] - turns[self.tape.launched[launch]]
+        return self._next_ns()
+
+    def copy_ns(self, seq: int, blocks: int) -> int:
+        return self._next_ns()
+
+    def _next_ns(self) -> int:
+        turns, at = self.tape.turns_ns, self.n
+        self.n += 1
+        began = max(self.tape.launched[at], self.tape.landed.get(at - 1, 0))
+        return max(1, turns[self.tape.landed[at]] - turns[began])
 
 
-def replay(tape: Tape) -> tuple[list[Plan], dict[str, str]]:
+def replay(tape: Tape, limits: Limits) -> tuple[list[Plan], dict[str, str]]:
     """The same arrivals and durations, in virtual time."""
     clock, again, sink, stirred = VirtualTime(), Tape(), Counted(), [True]
     mailbox = Mailbox(1000)
     env = Env(clock, 0, NullFaults(), Ledger(lambda: stirred.append(True)))
     pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
-    device = SimDevice({"": KeyedModel(BLOCKS, BLOCK_TOKENS, 1)}, pool.plane, env, clock, Recorded(tape))
-    engine = Engine(env, TapedDevice(device, again), pool, sink, mailbox, LIMITS, Bounds(60.0, 600.0))
+    model, host = KeyedModel(BLOCKS, BLOCK_TOKENS, 1), HostBytes(1 << 30)
+    device = SimDevice(
+        {"": model}, pool.plane, env, clock, Recorded(tape), SimMover(host, "io", model.rows, pool.plane)
+    )
+    taped = TapedDevice(device, again)
+    # As many bytes a block as live, so that host memory is as full at every step.
+    _, swap = host_memory(env, pool, host, tape.block_bytes, SWAP_BLOCKS, taped.copy, host.move)
+    engine = Engine(env, taped, pool, sink, mailbox, limits, Bounds(60.0, 600.0), swap)
     for turn, mail in tape.came:
 
         def come(mail: Mail = mail) -> None:
@@ -186,10 +223,13 @@ def replay(tape: Tape) -> tuple[list[Plan], dict[str, str]]:
     return again.plans, sink.ended
 
 
-def test_a_recorded_live_run_and_its_virtual_replay_make_the_same_plans_step_by_step():
-    tape = Tape()
-    ended = live(tape)
-    plans, ended_again = replay(tape)
+@pytest.mark.parametrize("mode", [Mode.SWAP, Mode.RECOMPUTE])
+def test_a_recorded_live_run_and_its_virtual_replay_make_the_same_plans_step_by_step(mode: Mode):
+    tape, limits = Tape(), replace(LIMITS, preemption=mode)
+    ended = live(tape, limits)
+    plans, ended_again = replay(tape, limits)
+    copies = [plan for plan in tape.plans if plan[0][0].startswith(("in ", "out "))]
+    assert (len(copies) > 4) == (mode is Mode.SWAP)
     assert len(ended) == REQUESTS
     met = {bisect_right(tape.launched, turn) for turn, _ in tape.came}
     assert len(met) > 8, "most came between the same two launches, so their moments prove nothing"
