@@ -3,14 +3,15 @@
 from faults import Catalogue
 from runtime.contract.points import POINTS as CONTRACT
 from runtime.device.points import POINTS as DEVICE
+from runtime.memory.alloc_points import POINTS as ALLOC
 from runtime.memory.points import POINTS as MEMORY
+from runtime.models.points import POINTS as MODELS
 from runtime.scheduling.points import POINTS as SCHEDULING
 from runtime.server.points import POINTS as SERVER
 
 PLANNED = tuple(
-    "memory.alloc memory.reset memory.defrag "
     "device.event.record device.event.wait device.mem_info "
-    "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.read weights.unpack "
+    "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.unpack "
     "group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
 )
 
@@ -18,7 +19,7 @@ PLANNED = tuple(
 def catalogue() -> Catalogue:
     """A fresh catalogue, so that two runs in one process share nothing."""
     made = Catalogue()
-    for point in (*CONTRACT, *MEMORY, *SCHEDULING, *DEVICE, *SERVER):
+    for point in (*CONTRACT, *MEMORY, *ALLOC, *SCHEDULING, *DEVICE, *MODELS, *SERVER):
         made.declare(point)
     made.planned(PLANNED)
     return made

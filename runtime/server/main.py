@@ -16,6 +16,9 @@ from runtime.server.outcomes import Outcomes, persisted
 from runtime.server.ports import Build
 from runtime.server.sockets import bind
 
+LOADING = ("weights.read",)
+"""Points that are crossed while the runtime is built, and never after."""
+
 
 def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
     """Exit code: 0 stopped, 4 bad settings, 70 the engine was lost, 71 the parent is gone."""
@@ -30,15 +33,18 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
             # Ports first: that one is taken is learnt before a model is loaded.
             sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
             outcomes = Outcomes(config.outcomes)
-            served = (build or _runtime_build())(engine, outcomes)
+            again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
+            # Those that can only hit while weights are read come before them, all others once everything stands.
+            early = [spec for spec in again if spec.do.point in LOADING]
+            served = (build or _runtime_build())(engine, outcomes, early)
             held.pop_all()
     except (ConfigError, ValueError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
         return EXIT_USAGE
-    again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
+    late = [spec for spec in again if spec not in early]
 
     async def serve() -> int:
-        return await House(served, config, outcomes, args.parent).run(sock, admin_sock, _say, again)
+        return await House(served, config, outcomes, args.parent).run(sock, admin_sock, _say, late)
 
     code = asyncio.run(serve())
     outcomes.close()

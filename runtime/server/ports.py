@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from faults import FaultState, Fire
+from faults import FaultSpec, FaultState, Fire
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
@@ -115,6 +115,9 @@ class Witness(Protocol):
 class Build(Protocol):
     """Makes the engine from the `engine` table of the config; wires `witness` to the bus of faults."""
 
-    def __call__(self, engine: Mapping[str, object], witness: Witness) -> Served:
-        """Errors: ValueError saying what in `engine` is wrong; the process then ends with code 4."""
+    def __call__(self, engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec]) -> Served:
+        """`armed` are faults that must be there while it is built.
+
+        Errors: ValueError saying what in `engine` is wrong; the process then ends with code 4.
+        """
         ...

@@ -1,8 +1,9 @@
 """The real child process over the fake engine: `python -m tests.runtime.server.child`. The prompt "die" kills it."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from faults import FaultSpec
 from runtime.core.edge import Submit
 from runtime.server import main
 from runtime.server.ports import Served, Witness
@@ -24,7 +25,7 @@ def endless(submit: Submit) -> list[int]:
     return [97] * 1000 if bytes(submit.prompt) == b"die" else echo(submit)
 
 
-def build(engine: Mapping[str, object], witness: Witness) -> Served:
+def build(engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec]) -> Served:
     if engine.get("model") == "none":
         raise ValueError('model "none" is no directory; give one')
     return Mortal(endless, witness=witness)

@@ -2,21 +2,24 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from faults import Faults, FaultSpec
 from runtime.points import catalogue
+from runtime.server import main
 from runtime.server.outcomes import Outcomes, persisted
+from runtime.server.ports import Served
 
 
 def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def spec(name: str, *, persist: bool) -> FaultSpec:
-    return FaultSpec.from_json({"id": name, "n": 0, "do": "kv.take: oom", "persist": persist})
+def spec(name: str, *, persist: bool, do: str = "kv.take: oom") -> FaultSpec:
+    return FaultSpec.from_json({"id": name, "n": 0, "do": do, "persist": persist})
 
 
 def test_a_line_is_on_its_way_when_the_call_returns(tmp_path: Path) -> None:
@@ -87,3 +90,22 @@ def test_only_persistent_faults_that_nobody_healed_are_armed_again(tmp_path: Pat
         file.write('{"e":"fault","id":"torn')
     expected = [] if "harness" in ended_by else ["stays"]
     assert [each.id for each in persisted(str(tmp_path / "o"))] == expected
+
+
+def test_after_a_restart_what_breaks_the_reading_of_weights_is_armed_before_they_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = Outcomes(str(tmp_path / "o"))
+    faults = Faults(catalogue(), lambda: 0, outcomes.fire, outcomes.fault)
+    faults.arm([spec("late", persist=True), spec("early", persist=True, do="weights.read: error")])
+    outcomes.close()
+    seen: list[str] = []
+
+    def build(engine: object, witness: object, armed: Sequence[FaultSpec]) -> Served:
+        seen.extend(each.id for each in armed)
+        raise ValueError("a shard gave no bytes")
+
+    argv = ["--outcomes", str(tmp_path / "o"), "--restarts", "1"]
+    assert main.main(argv, build) == 4
+    assert seen == ["early"]
+    assert capsys.readouterr().err == "seatrial server: a shard gave no bytes\n"
