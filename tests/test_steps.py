@@ -56,7 +56,7 @@ def test_runs_and_steps_of_all_workers_are_added_up(project: pytest.Pytester, wo
     result = project.runpytest_subprocess(workers, "-q")
     assert result.ret == 0
     talked, walked = ((project.path / f"{name}.txt").read_text().count("step") for name in ("Talker", "Walker"))
-    assert 10 < talked <= 3 * 7 < walked <= 8 * 5
+    assert 3 <= talked <= 3 * 7 and 8 <= walked <= 8 * 5
     result.stdout.fnmatch_lines(
         [
             "*steps explored by stateful machines*",

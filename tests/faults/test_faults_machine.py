@@ -123,16 +123,24 @@ class FaultsAgainstTheirPast(CountedMachine):
         self.pasts[name] = Past(made, waits=after is not None)
         self._let_in()
 
+    @precondition(lambda self: self.pasts)
     @rule(
-        point=st.sampled_from(sorted(POINTS)),
-        key=st.sampled_from(["", "a", "b"]),
+        which=st.integers(0, 20),
+        keys=st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=5),
         size_bytes=st.sampled_from([0, 8, 20]),
-        group=st.sampled_from([None, "chat", "batch"]),
-        place=st.sampled_from(["before", "before", "after", "in_flight"]),
-        often=st.integers(1, 4),
+        groups=st.sampled_from([None, None, "chat", "batch"]),
+        elsewhere=st.sampled_from([None, None, None, *sorted(POINTS)]),
     )
-    def cross(self, point: str, key: str, size_bytes: int, group: str | None, place: str, often: int) -> None:
-        for _ in range(often):
+    def cross_where_a_fault_is(
+        self, which: int, keys: list[str], size_bytes: int, groups: str | None, elsewhere: str | None
+    ) -> None:
+        """Where points and places are drawn at random they seldom meet what is armed."""
+        able = [past for past in self.pasts.values() if past.can_fire()] or list(self.pasts.values())
+        aim = able[which % len(able)].spec
+        self.cross(elsewhere or aim.do.point, keys, size_bytes, groups or aim.scope.group, aim.place)
+
+    def cross(self, point: str, keys: list[str], size_bytes: int, group: str | None, place: str) -> None:
+        for key in keys:
             wanted = self._model_cross(point, key, size_bytes, group, place)
             result = self.stage.cross(POINTS[point], key=key, size_bytes=size_bytes, group=group, place=place)
             if wanted is None:
@@ -150,9 +158,10 @@ class FaultsAgainstTheirPast(CountedMachine):
                     self.hangs.append((wanted, result))
 
     @precondition(lambda self: self.pasts)
-    @rule(which=st.integers(0, 20))
-    def heal(self, which: int) -> None:
-        name = f"f{which % len(self.pasts)}"
+    @rule(which=st.integers(0, 20), open_ones=st.booleans())
+    def heal(self, which: int, open_ones: bool) -> None:
+        names = [name for name, past in self.pasts.items() if not open_ones or past.state() != "healed"]
+        name = names[which % len(names)] if names else "f0"
         past = self.pasts[name]
         open_before = past.state() != "healed"
         assert self.stage.faults.heal(name, "harness") == int(open_before)
@@ -180,6 +189,7 @@ class FaultsAgainstTheirPast(CountedMachine):
             past.dues_ns.remove(effect.due_ns)
         self._let_in()
 
+    @precondition(lambda self: len(self.pasts) > 4)
     @rule()
     def clean(self) -> None:
         self.stage.faults.clean()

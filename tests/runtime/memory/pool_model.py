@@ -205,7 +205,7 @@ class PoolMachine(CountedMachine):
         holders = {kept.span: kept for kept in self.kept}
 
         def move(old: Span, new: Span, size_bytes: int) -> Ticket | None:
-            kept = holders[old]
+            kept = holders[new] = holders.pop(old)  # one span may move twice: into a hole, and then over
             assert size_bytes == old.bytes == new.bytes == kept.request.bytes
             assert new.offset % kept.request.alignment == 0
             kept.span = new

@@ -37,7 +37,7 @@ class ArenaMachine(PoolMachine):
 
 class RingMachine(PoolMachine):
     longest = Lifetime.OP
-    total_bytes = segment_bytes = 65_536
+    total_bytes = segment_bytes = 24_576
 
     def placement(self, segments: Segments) -> Placement:
         return Ring(segments)
