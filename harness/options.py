@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 OPTIONS_FILE = "options.json"
+COSTS_FILE = "costs.json"
+"""In the run directory: the cost table of a virtual run that was not given one of ours."""
 NOT_RECORDED = frozenset({"runs_dir", "allow_hosts", "allow_command", "pid"})
 
 
@@ -33,6 +35,7 @@ class RunOptions:
     metrics: str | None = None  # URL of the target's Prometheus page
     pid: int | None = None  # the target's process
     virtual: bool = False  # in virtual time, whatever drive the scenario says
+    costs: str | None = None  # virtual: a cost table of ours by name, or the path of one
     slowing: float | None = None  # virtual: launches cost this share more after a trial's time, and no judge is told
 
     def __post_init__(self) -> None:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from faults import SpecError, resolve
 from harness import conclude
 from harness.cli.exits import Exit, Refusal, Trouble
+from harness.costs import cost_table
 from harness.drive.load import LoadDied
 from harness.drive.preflight import TargetProblem
 from harness.drive.reference import ReferenceFailed
 from harness.drive.stop import Stop, StopNow
 from harness.drive.switch import Occurrence
 from harness.lookout import look_out
-from harness.options import OPTIONS_FILE, Outcome, RunOptions
+from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
 from harness.plan.occurrences import undeclared
 from harness.plan.plan import Plan, make
@@ -43,8 +44,9 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     if (refusal := stranger(document.scenario, options.allow_hosts)) is not None:
         raise Refusal(refusal)
     document, found = look_out(document)
+    cost_table(options.costs, document.scenario.drive)
     plan = make(document, catalogue(), new_run_id(), provenance())
-    hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options.slowing)
+    hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options)
     directory = make_directory(options, plan)
     for line in found:
         say(line)
@@ -66,13 +68,14 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
 
 
-def _drive(word: str, slowing: float | None) -> Drive:
+def _drive(word: str, options: RunOptions) -> Drive:
     """A virtual run needs neither torch nor Locust, so each drive is imported where it is wanted."""
     if word == "virtual":
         from harness.virtual.drive import drive as virtual
 
-        return virtual if slowing is None else partial(virtual, slowing=slowing)
-    if slowing is not None:
+        virtual = virtual if options.slowing is None else partial(virtual, slowing=options.slowing)
+        return virtual if options.costs is None else partial(virtual, costs=options.costs)
+    if options.slowing is not None:
         raise Refusal("only the device of a virtual run can be made to slow down")
     from harness.drive.live import drive as live
 
@@ -103,6 +106,8 @@ def make_directory(options: RunOptions, plan: Plan) -> Path:
         directory.mkdir(parents=True)
         shutil.copyfile(library.find(options.scenario), directory / "scenario.toml")
         (directory / OPTIONS_FILE).write_text(json.dumps(options.to_json(), indent=1) + "\n")
+        if options.costs is not None and options.costs.endswith(".json"):
+            shutil.copyfile(options.costs, directory / COSTS_FILE)
         plan.write(directory / "plan.json")
         _point_latest(directory)
     except OSError as error:

@@ -2,29 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.asked import Seed, takes_asked
 from harness.cli.exits import HELP
+
+if TYPE_CHECKING:
+    from harness.options import RunOptions
 
 RunsDir = Annotated[
     Path, typer.Option("--runs-dir", envvar="RUNS_DIR", help="Folder that holds the run directories.", metavar="DIR")
 ]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, a run id or the end of one, or `latest`.")]
-ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a library scenario.")
-]
-Seed = Annotated[int | None, typer.Option(help="Every draw of the run follows from it.", metavar="N")]
-Target = Annotated[
-    str | None, typer.Option(help="A server that runs already, instead of the scenario's.", metavar="URL")
-]
-Model = Annotated[str | None, typer.Option(help="Model name of the requests; a directory for the built-in runtime.")]
-Metrics = Annotated[
-    str | None, typer.Option(help="The target's Prometheus page; on this machine it is looked for.", metavar="URL")
-]
-Pid = Annotated[int | None, typer.Option(help="The target's process; on this machine it is looked for.", metavar="N")]
-Minutes = Annotated[float | None, typer.Option(help="Length of the trial, instead of the scenario's.", metavar="M")]
 Undeclared = Annotated[
     list[str] | None,
     typer.Option(help='Arm "POINT: ACTION" and tell no judge: does your scenario catch it?', metavar="DO"),
@@ -32,9 +23,6 @@ Undeclared = Annotated[
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
-]
-Virtual = Annotated[
-    bool, typer.Option("--virtual", help="In virtual time: a simulated device, no server, no load process.")
 ]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="Exit 0 whatever the verdict, for a job that shall not gate yet.")
@@ -88,25 +76,19 @@ def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
 
 
 @app.command(epilog=HELP)
+@takes_asked
 def run(
-    scenario: ScenarioName,
-    seed: Seed = None,
-    target: Target = None,
-    model: Model = None,
-    minutes: Minutes = None,
-    metrics: Metrics = None,
-    pid: Pid = None,
+    asked: "RunOptions",
     allow_host: AllowHost = None,
+    undeclared: Undeclared = None,
     runs_dir: RunsDir = Path("runs"),
     report_only: ReportOnly = False,
-    undeclared: Undeclared = None,
-    virtual: Virtual = False,
 ) -> int:
     """Run a scenario, judge it, and write its report."""
-    from harness.cli.trial import options, trial
+    from harness.cli.trial import trial
 
-    asked = options(scenario, runs_dir, seed, target, model, minutes, allow_host, metrics, pid)
-    return trial(replace(asked, undeclared=tuple(undeclared or ()), virtual=virtual), report_only=report_only)
+    hosts, hidden = tuple(allow_host or ()), tuple(undeclared or ())
+    return trial(replace(asked, allow_hosts=hosts, undeclared=hidden, runs_dir=runs_dir), report_only=report_only)
 
 
 @app.command(epilog=HELP)
@@ -145,15 +127,9 @@ def check(
 
 
 @app.command(epilog=HELP)
+@takes_asked
 def plan(
-    scenario: ScenarioName,
-    seed: Seed = None,
-    target: Target = None,
-    model: Model = None,
-    minutes: Minutes = None,
-    metrics: Metrics = None,
-    pid: Pid = None,
-    virtual: Virtual = False,
+    asked: "RunOptions",
     as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
 ) -> int:
     """Show what a run would do and cost.
@@ -162,10 +138,8 @@ def plan(
     Starts nothing.
     """
     from harness.cli.scenarios import show_plan
-    from harness.cli.trial import options
 
-    asked = options(scenario, Path("runs"), seed, target, model, minutes, None, metrics, pid)
-    return show_plan(replace(asked, virtual=virtual), as_json=as_json)
+    return show_plan(asked, as_json=as_json)
 
 
 @app.command(epilog=HELP)

@@ -4,6 +4,7 @@ import json
 import sys
 
 from harness.cli.exits import Exit
+from harness.costs import cost_table
 from harness.lookout import look_out
 from harness.options import RunOptions
 from harness.plan.describe import describe
@@ -37,9 +38,10 @@ def check_all(names: list[str]) -> int:
 def show_plan(options: RunOptions, *, as_json: bool) -> int:
     known = catalogue()
     document, found = look_out(prepare(options, known))
+    table = cost_table(options.costs, document.scenario.drive)
     plan = make(document, known, RUN_ID, provenance())
     if as_json:
         print(json.dumps(plan.to_json(), indent=1))
     else:
-        print("\n".join([*found, *describe(plan)]))
+        print("\n".join([*found, *describe(plan, table.words() if table is not None else None)]))
     return Exit.PASS

@@ -10,7 +10,7 @@ from typing import Any
 from harness import conclude
 from harness.cli import run_dirs
 from harness.cli.exits import Exit, Refusal
-from harness.options import OPTIONS_FILE, Outcome, RunOptions
+from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.report.sanitise import terminal
 from harness.report.source import NoRun
 
@@ -71,25 +71,6 @@ def digested(run: str, runs_dir: Path, *, tables: bool) -> int:
     return Exit.PASS
 
 
-def options(
-    scenario: str,
-    runs_dir: Path,
-    seed: int | None,
-    target: str | None,
-    model: str | None,
-    minutes: float | None,
-    allow_hosts: list[str] | None,
-    metrics: str | None = None,
-    pid: int | None = None,
-) -> RunOptions:
-    """What was typed, or Refusal."""
-    try:
-        permitted = tuple(allow_hosts or ())
-        return RunOptions(scenario, runs_dir, seed, target, model, minutes, permitted, metrics=metrics, pid=pid)
-    except ValueError as problem:
-        raise Refusal(str(problem)) from None
-
-
 def _run(options: RunOptions) -> Outcome:
     from harness.run import run
 
@@ -127,6 +108,8 @@ def _options_of(
         raise Refusal(f"{run_dir / OPTIONS_FILE}: {problem}") from None
     wanted = {**recorded, "scenario": str(scenario), "seed": seed if seed is not None else plan.get("seed")}
     wanted["replay_of"] = str(plan.get("run_id"))
+    if (run_dir / COSTS_FILE).is_file():
+        wanted["costs"] = str(run_dir / COSTS_FILE)  # the table as it was, whatever became of the file
     try:
         return RunOptions.from_json(wanted, runs_dir=runs_dir, allow_hosts=allow_hosts, allow_command=allow_command)
     except (TypeError, ValueError) as problem:

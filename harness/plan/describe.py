@@ -10,8 +10,8 @@ from harness.plan.plan import Plan
 COLUMNS = 80
 
 
-def describe(plan: Plan) -> Iterator[str]:
-    """For `seatrial plan`, and before every run."""
+def describe(plan: Plan, costs: str | None = None) -> Iterator[str]:
+    """For `seatrial plan`, and before every run. `costs`: the cost table of a virtual run, in words."""
     scenario = plan.scenario
     words = shlex.join(scenario.target.command)
     where = scenario.target.url or (f"`{words}`" if words else "the built-in runtime")
@@ -31,6 +31,8 @@ def describe(plan: Plan) -> Iterator[str]:
             f"fault {occurrence.spec.id}#{occurrence.spec.n}: ", f"{occurrence.spec.do}, {when}{lasting}"
         )
     yield f"cost: {_cost(plan)}"
+    if costs is not None:
+        yield from _wrapped("device: ", costs)
     notes = [need for need in plan.needs if need.state is NeedState.PLANNED and need.note]
     for need in notes:
         yield from _wrapped(f"judge {need.judge}: ", need.note or "")

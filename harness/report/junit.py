@@ -86,6 +86,7 @@ def _properties(report: Report) -> list[tuple[str, object]]:
         ("exit", report.standing.exit),
         ("means", identity.means),
         ("replay", identity.replay),
+        *([("costs", identity.costs)] if identity.costs else []),
         ("faults", " ".join(fault.name for fault in report.faults) or "none"),
         ("requests", report.outcomes.requests),
         *((f"outcome.{outcome}", number) for outcome, number in report.outcomes.totals),

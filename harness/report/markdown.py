@@ -53,6 +53,7 @@ def _head(report: Report) -> str:
         f"seed {seed} · commit {safe(identity.commit or 'not recorded')} · run {safe(identity.run_id)}"
         f" · {figures.seconds(report.timeline.end_s)}",
         "",
+        *([f"times are those of {safe(identity.costs)}", ""] if identity.costs else []),
         f"see it again: {_code(identity.replay)}",
     ]
     return "\n".join(lines)

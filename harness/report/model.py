@@ -32,6 +32,7 @@ class Identity:
     seatrial: str
     drive: str
     target: str
+    costs: str | None  # the cost table of a virtual run, and how far it was off
     replay: str
 
 
@@ -96,5 +97,6 @@ def _identity(source: Source) -> Identity:
         seatrial=str(verdict.get("seatrial") or plan.get("seatrial") or "?"),
         drive=str(scenario.get("drive") or "live"),
         target=" ".join(str(word) for word in (target.get("kind"), target.get("url")) if word) or "?",
+        costs=source.history.meta.get("cost_table"),
         replay=str(verdict.get("replay") or f"seatrial replay {source.run_dir}"),
     )

@@ -24,6 +24,8 @@ def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
     page.line(str(standing.state), STYLES[standing.state], title)
     page.field("means", identity.means)
     page.field("again", identity.replay, whole=True)
+    if identity.costs:
+        page.field("device", identity.costs)
     page.field("because", standing.because)
     for judged in report.judges:
         if judged.state in (State.FAIL, State.UNKNOWN):

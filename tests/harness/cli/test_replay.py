@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.cli.exits import Refusal
-from harness.cli.trial import options, replayed, trial
+from harness.cli.trial import replayed, trial
 from harness.options import Outcome, RunOptions
 
 
@@ -53,6 +53,17 @@ def test_a_replay_has_the_seed_the_scenario_and_the_options_of_the_run(
     ]
 
 
+def test_a_replay_has_the_cost_table_that_the_run_had_whatever_became_of_the_file(
+    tmp_path: Path, started: list[RunOptions]
+) -> None:
+    run_dir = recorded(tmp_path / "r1")
+    first = RunOptions("pr-cut-and-oom", tmp_path, costs="/gone/table.json")
+    (run_dir / "options.json").write_text(json.dumps(first.to_json()), encoding="utf-8")
+    (run_dir / "costs.json").write_text("{}", encoding="utf-8")
+    again(run_dir)
+    assert started[0].costs == str(run_dir / "costs.json")
+
+
 def test_permissions_are_never_taken_from_a_run_directory(tmp_path: Path, started: list[RunOptions]) -> None:
     run_dir = recorded(tmp_path / "r1")
     (run_dir / "options.json").write_text('{"allow_hosts": ["victim:80"], "scenario": "x"}', encoding="utf-8")
@@ -88,7 +99,7 @@ def test_a_folder_without_a_scenario_is_refused(tmp_path: Path, started: list[Ru
 def test_report_only_is_0_for_a_verdict_and_hides_nothing_else(
     started: list[RunOptions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = options("clean", Path("runs"), None, None, None, None, None)
+    asked = RunOptions("clean", Path("runs"))
     assert trial(asked) == 1
     assert trial(asked, report_only=True) == 0
     for code in (3, 130):
