@@ -4,6 +4,7 @@ import platform
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
 from runtime.device.cpu import CpuDevice
+from runtime.device.holdings import device_rows
 from runtime.device.malloc import keep_freed_memory
+from runtime.device.mem_info import MemInfo
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments, carved, placed
 from runtime.engine import Engine, Status
@@ -24,8 +27,11 @@ from runtime.guard.watchdog import Bounds
 from runtime.knobs import Knobs, limits_of, read_knobs
 from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
+from runtime.memory.pools import Pools
 from runtime.memory.spans import PoolKind
-from runtime.memory.standard import PoolSizes, device_pools
+from runtime.memory.standard import MIB, PoolSizes, SpanMover, device_pools
+from runtime.memory.tender import Tender
+from runtime.memory.usage import Usage
 from runtime.models.buffers import step_bytes
 from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
@@ -39,7 +45,12 @@ from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
 from runtime.points import catalogue
-from runtime.server.ports import Witness
+from runtime.server.ports import Memory, Witness
+
+KV_SHARE = 0.5
+"""Of the free memory, for KV when `kv_blocks` is 0; never more than all sequences at full length."""
+FREE_BYTES_MIN = 64 * MIB
+"""Below it, segments that hold nothing are given back to the system."""
 
 
 def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec] = ()) -> "Runtime":
@@ -53,7 +64,10 @@ def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
     env = _env(knobs, mailbox, witness)
-    env.faults.arm(armed)
+    if armed:
+        env.faults.arm(armed)
+    if knobs.kv_blocks == 0:
+        knobs = replace(knobs, kv_blocks=_blocks_that_fit(knobs, config, MemInfo(env).free_bytes()))
     digest = weights_digest(directory)
     pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=digest)
     segments = TorchSegments()
@@ -64,6 +78,18 @@ def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence
     kv = PagedKv(config, knobs.kv_blocks, knobs.block_tokens, make=in_kv)
     model = PagedModel(Decoder(config, weights, exact_mode=knobs.exact, space=space), kv)
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
+
+
+def _blocks_that_fit(knobs: Knobs, config: DecoderConfig, free_bytes: int | None) -> int:
+    """What `kv_blocks = 0` comes to: a share of what the device says is free. Raises ValueError when that is none."""
+    if free_bytes is None:
+        raise ValueError("kv_blocks = 0 takes what is free, and this device can't say how much that is; give a number")
+    one = config.kv_bytes(knobs.block_tokens)
+    left = int(free_bytes * KV_SHARE) - weights_bytes(config)
+    most = knobs.seqs_max * -(-config.context_max // knobs.block_tokens)
+    if left < one:
+        raise ValueError(f"kv_blocks = 0: {free_bytes} B are free, and no block of {one} B fits beside the weights")
+    return min(left // one, most)
 
 
 def _step_space(knobs: Knobs, config: DecoderConfig, env: Env, segments: TorchSegments) -> StepSpace:
@@ -117,6 +143,9 @@ class Runtime:
         self._knobs = knobs
         self._pool = pool
         self._paged_model = model
+        self._space = model.decoder.space
+        self._pools: Pools | None = None
+        self._tender: Tender | None = None
         self._engine: Engine | None = None
         self._crash: DeviceLost | None = None
         self._closing = False
@@ -131,27 +160,54 @@ class Runtime:
         """Why nothing can be served any more."""
         return self._crash or (self._engine.fatal if self._engine is not None else None)
 
-    def start(self, sink: Sink) -> None:
-        """Start the device's worker and the engine's thread."""
+    def start(self, sink: Sink, *, threaded: bool = True) -> None:
+        """Start the device's worker, and the engine's thread unless the caller makes its turns (`turn`)."""
         assert self._engine is None, "a runtime is started once"
         knobs = self._knobs
         torch.set_num_threads(knobs.torch_threads)
         warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens)
-        pool, kv, segments = self._pool, self._paged_model.kv, self._paged_model.decoder.space.segments
-        mover = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
-        device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=mover)
+        pool, kv, segments = self._pool, self._paged_model.kv, self._space.segments
+        copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
+        device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
         self._pools, swap = host_memory(
-            self.env, pool, segments, mover.block_bytes, knobs.swap_blocks, device.copy, segments.move
+            self.env, pool, segments, copies.block_bytes, knobs.swap_blocks, device.copy, segments.move
         )
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         self._engine = Engine(self.env, device, pool, sink, self.mailbox, limits_of(knobs), bounds, swap)
         self._device = device
-        threading.Thread(target=self._serve, args=[self._engine], name="engine", daemon=True).start()
+        mover = SpanMover(segments.move)
+        if swap is not None:
+            mover.held_by(swap.renew, swap.barrier)
+        moves = {PoolKind.IO: mover} if swap is not None else {}
+        info = MemInfo(self.env)
+        self._tender = Tender(
+            self.env, self._pools, moves, mover.barrier, info.free_bytes, FREE_BYTES_MIN, self.measure_memory
+        )
+        if threaded:
+            threading.Thread(target=self._serve, args=[self._engine], name="engine", daemon=True).start()
+
+    def turn(self) -> None:
+        """One step of the engine, and a look after memory; on the engine's thread."""
+        assert self._engine is not None and self._tender is not None, "start comes first"
+        self._engine.step()
+        self._tender.turn()
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The reclamation audit; only on the engine's thread."""
         assert self._engine is not None
-        return self._engine.audit(scope)
+        return self._engine.audit(scope) + device_rows(self.env, self._space.held(), scope)
+
+    @property
+    def memory(self) -> Memory:
+        """Figures that are at most a second old while there is work; from any thread."""
+        tender = self._tender
+        usages = () if tender is None else tender.usages
+        return Memory(usages, dict(self._paged_model.unowned_bytes), None if tender is None else tender.free_bytes)
+
+    def measure_memory(self) -> list[Usage]:
+        """Figures of every pool, now; only on the engine's thread."""
+        own = [] if self._pools is None else [self._pools.usage(kind) for kind in (PoolKind.KV, PoolKind.IO)]
+        return own + self._space.usages()
 
     def drain(self) -> None:
         """Take nobody new; only on the engine's thread."""
@@ -168,7 +224,7 @@ class Runtime:
     def _serve(self, engine: Engine) -> None:
         try:
             while not self._closing:
-                engine.step()
+                self.turn()
                 self.mailbox.wait(engine.wait_s())
         except BaseException as error:  # whatever it is, nothing can be served after it and the process must say so
             self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faults import FaultSpec, SpecError, UnknownName
 from runtime.core.edge import Call
+from runtime.memory.usage import Usage, print_stats
 from runtime.server.app import ERRORS, read_body
 from runtime.server.door import Door, Turned
 from runtime.server.errors import problem
@@ -43,6 +44,7 @@ def make_admin(door: Door, outcomes: Outcomes, token: str, flush: Callable[[], N
         Route("/admin/audit", admin.audit, methods=["POST"]),
         Route("/admin/drain", admin.drain, methods=["POST"]),
         Route("/admin/info", admin.info, methods=["GET"]),
+        Route("/admin/memory", admin.memory, methods=["GET"]),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=ERRORS), token)
 
@@ -160,6 +162,22 @@ class Admin:
         """What is on trial."""
         return JSONResponse({"pid": os.getpid(), "model": self._served.model, **self._served.info})
 
+    async def memory(self, _: Request) -> Response:
+        """Every pool's figures now, as numbers and as a table for people; and what is held outside of them."""
+        try:
+            usages = await self._on_engine(self._served.measure_memory, _ENGINE_WAIT_S)
+        except TimeoutError:
+            return _busy()
+        memory = self._served.memory
+        return JSONResponse(
+            {
+                "pools": [_figures(usage) for usage in usages],
+                "unowned_bytes": dict(memory.unowned_bytes),
+                "free_bytes": memory.free_bytes,
+                "table": print_stats(list(usages)).splitlines(),
+            }
+        )
+
     def _own_row(self, t_ns: int, scope: str) -> dict[str, object]:
         return {
             "t_ns": t_ns,
@@ -198,6 +216,11 @@ class Admin:
         self._served.mailbox.post(Call(call))
         async with asyncio.timeout(wait_s):
             return await answer
+
+
+def _figures(usage: Usage) -> dict[str, object]:
+    derived = "fragmentation internal_fragmentation hit_rate failure_rate failed_per_hour".split()
+    return asdict(usage) | {name: getattr(usage, name) for name in derived}
 
 
 def _busy() -> Response:

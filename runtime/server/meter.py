@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from faults.lifecycle import CAN_FIRE
-from runtime.server.ports import Served
+from runtime.server.ports import Memory, Served
 from runtime.server.stream import Exchange
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -101,6 +101,7 @@ class EngineFigures(Collector):
         for mark, n in sorted(dict(served.env.marks.total).items()):
             marks.add_metric([mark], n)
         yield marks
+        yield from _memory(served.memory)
         yield from self._faults()
 
     def _faults(self) -> Iterator[Metric]:
@@ -116,3 +117,23 @@ class EngineFigures(Collector):
             total.add_metric([fault], fired[fault])
         yield now
         yield total
+
+
+def _memory(memory: Memory) -> Iterator[Metric]:
+    """Pools by name, and what is held beside them."""
+    pools = GaugeMetricFamily("seatrial_pool_bytes", "Bytes of a pool by state", labels=["pool", "state"])
+    failed = CounterMetricFamily("seatrial_pool_failed", "Allocations that were refused", labels=["pool"])
+    missed = CounterMetricFamily("seatrial_pool_missed", "Allocations that needed a refill or segment", labels=["pool"])
+    for usage in memory.usages:
+        for state in ("held", "limbo", "free", "pinned"):
+            pools.add_metric([usage.pool, state], getattr(usage, f"{state}_bytes"))
+        failed.add_metric([usage.pool], usage.failed)
+        missed.add_metric([usage.pool], usage.allocs - usage.hits)
+    unowned = GaugeMetricFamily(
+        "seatrial_unowned_bytes", "Most bytes that a launch allocated outside of every pool", labels=["phase"]
+    )
+    for phase, size in memory.unowned_bytes.items():
+        unowned.add_metric([phase], size)
+    yield from (pools, failed, missed, unowned)
+    if memory.free_bytes is not None:
+        yield GaugeMetricFamily("seatrial_device_free_bytes", "What the device says it has left", memory.free_bytes)

@@ -1,6 +1,7 @@
 """What the server needs of whoever builds the engine (`runtime.build`), and what it offers in return."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from faults import FaultSpec, FaultState, Fire
@@ -9,6 +10,18 @@ from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
 from runtime.engine import Status
 from runtime.guard.audit import AuditRow
+from runtime.memory.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the pools hold, and what is held beside them."""
+
+    usages: tuple[Usage, ...] = ()
+    unowned_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By phase: the most that a launch made the device allocate outside of every pool."""
+    free_bytes: int | None = None
+    """What the device says that it has left; None: it can't say."""
 
 
 class Tokenizer(Protocol):
@@ -40,7 +53,8 @@ class Tokenizer(Protocol):
 class Served(Protocol):
     """An engine that is ready to be started, with what the server must know about it.
 
-    `audit` and `drain` belong to the engine's thread: the server posts them as a Call. The rest is for any thread.
+    `audit`, `drain` and `measure_memory` belong to the engine's thread: the server posts them as a Call. The rest is
+    for any thread.
     """
 
     @property
@@ -85,6 +99,15 @@ class Served(Protocol):
 
     def start(self, sink: Sink) -> None:
         """Start the engine's thread, which ends with the process at the latest."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """Figures that are at most a second old while there is work."""
+        ...
+
+    def measure_memory(self) -> Sequence[Usage]:
+        """Figures of every pool, now."""
         ...
 
     def audit(self, scope: str) -> Sequence[AuditRow]:

@@ -13,13 +13,15 @@ from runtime.core.work import Sampled
 from runtime.engine import Status
 from runtime.guard.audit import AuditRow
 from runtime.memory.paged import PoolCount
+from runtime.memory.usage import Usage
 from runtime.points import catalogue
-from runtime.server.ports import Witness
+from runtime.server.ports import Memory, Witness
 
 EOS = 256
 BIG = 300
 """A token whose text is 4000 characters, for clients that do not read."""
 WAIT_S = 10.0
+USAGE = Usage("activation", 4096, 700, 768, 0, 3328, 3000, 0, 3, 9, 8)
 
 
 class WallClock:
@@ -65,6 +67,7 @@ class FakeServed:
 
     model = "fake"
     context_tokens = 20_000
+    memory = Memory((USAGE,), {"decode": 8}, 1 << 30)
     info: Mapping[str, object] = {"weights_digest": "0", "kv_blocks": 8, "capabilities": ["arm"]}
 
     def __init__(
@@ -152,6 +155,9 @@ class FakeServed:
             else [self._end(each, End("fatal", 503, "engine_dead", "lost")) for each in list(self._active)]
         )
         self.send([output for outputs in ends for output in outputs])
+
+    def measure_memory(self) -> Sequence[Usage]:
+        return [USAGE]
 
     def audit(self, scope: str) -> Sequence[AuditRow]:
         now_ns = self.env.clock.now_ns()

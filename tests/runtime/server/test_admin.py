@@ -156,3 +156,29 @@ def test_info(start: Start) -> None:
     assert info["model"] == "fake"
     assert info["pid"] > 0
     assert info["kv_blocks"] == 8
+
+
+def test_memory_is_told_in_numbers_and_as_a_table(start: Start) -> None:
+    running = start(admin=True)
+    told = running.admin("GET", "/admin/memory").json()
+    (pool,) = told["pools"]
+    assert (pool["pool"], pool["held_bytes"], pool["live"]) == ("activation", 768, 3)
+    assert pool["hit_rate"] == pytest.approx(8 / 9)
+    assert pool["fragmentation"] == pytest.approx(1 - 3000 / 3328)
+    assert told["unowned_bytes"] == {"decode": 8}
+    assert told["free_bytes"] == 1 << 30
+    head, row = told["table"]
+    assert head.split()[:3] == ["pool", "total", "held"]
+    assert row.split()[0] == "activation"
+    text = running.http.get("/metrics").text
+    assert 'seatrial_pool_bytes{pool="activation",state="held"} 768.0' in text
+    assert 'seatrial_pool_missed_total{pool="activation"} 1.0' in text
+    assert 'seatrial_unowned_bytes{phase="decode"} 8.0' in text
+    assert "seatrial_device_free_bytes 1.073741824e+09" in text
+
+
+def test_memory_of_an_engine_that_hangs_gives_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.server.admin._ENGINE_WAIT_S", 0.01)
+    running = start(admin=True, by_hand=True)
+    assert running.admin("GET", "/admin/memory").status_code == 504
+    running.served.mail(Call)

@@ -1,0 +1,116 @@
+"""Between two steps: empty segments go back under pressure, holes are closed in quiet hours."""
+
+from runtime.core.ports import Ticket
+from runtime.memory.failures import DefragFailed
+from runtime.memory.paged import PagedPool
+from runtime.memory.paged_spans import PagedSpans
+from runtime.memory.pools import Pools
+from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.standard import PoolSizes, SpanMover, engine_pools
+from runtime.memory.tender import EVERY_NS, Tender
+from runtime.memory.upstream import Reserve
+from tests.runtime.memory.bench import KIB, MIB, Bench
+
+
+class World:
+    def __init__(self, free: int | None = 10 * MIB) -> None:
+        self.bench = Bench()
+        self.free = free
+        self.busy = False
+        self.held: dict[Span, int] = {}
+        self.mover = SpanMover()
+        self.mover.held_by(self.renew, self.barrier)
+        self.room = Reserve(16 * MIB)
+        kv = PagedSpans(self.bench.env, PagedPool(self.bench.env, 4, 16), KIB)
+        self.pools: Pools = engine_pools(
+            self.bench.env, self.room, kv, PoolSizes(io=8 * MIB, io_segment=2 * MIB), self.mover
+        )
+        self.tender = Tender(
+            self.bench.env,
+            self.pools,
+            {PoolKind.IO: self.mover},
+            self.mover.barrier,
+            lambda: self.free,
+            MIB,
+            lambda: [self.pools.usage(PoolKind.IO)],
+        )
+
+    def renew(self, old: Span, new: Span) -> None:
+        self.held[new] = self.held.pop(old)
+
+    def barrier(self) -> Ticket | None:
+        if self.busy:
+            raise DefragFailed("a copy is in flight")
+        return None
+
+    def swap(self, size: int) -> Span:
+        span = self.pools.alloc(AllocRequest(size, pool=PoolKind.IO, lifetime=Lifetime.SESSION, session="s"))
+        self.held[span] = size
+        return span
+
+    def in_pieces(self) -> None:
+        """Every second span of 140 KiB is free: nearly all that is free lies apart."""
+        spans = [self.swap(140 * KIB) for _ in range(14)]
+        for span in spans[::2]:
+            del self.held[span]
+            self.pools.free(span, None)
+
+    def turn(self) -> None:
+        self.tender.turn()
+        self.bench.clock.t_ns += EVERY_NS
+
+
+def test_pressure_gives_back_what_holds_nothing_and_is_counted():
+    world = World()
+    world.pools.free(world.swap(KIB), None)
+    world.turn()
+    assert world.room.left_bytes == 14 * MIB
+    world.free = MIB - 1
+    world.turn()
+    assert world.room.left_bytes == 16 * MIB
+    assert world.bench.env.marks.take() == {"memory.pressure": 1}
+    assert world.tender.free_bytes == MIB - 1
+
+
+def test_a_device_that_cannot_say_is_under_no_pressure():
+    world = World(free=None)
+    world.turn()
+    assert not world.bench.env.marks.take()
+
+
+def test_holes_are_closed_and_holders_are_told():
+    world = World()
+    world.in_pieces()
+    assert world.pools.usage(PoolKind.IO).fragmentation > 0.7
+    world.turn()
+    assert world.pools.usage(PoolKind.IO).fragmentation < 0.7
+    assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live())
+
+
+def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
+    world = World()
+    world.in_pieces()
+    world.busy = True
+    before = sorted(world.held)
+    world.turn()
+    assert sorted(world.held) == before
+    world.busy = False
+    world.bench.arm("memory.defrag: error", place="in_flight", skip=1)
+    world.turn()
+    assert world.bench.env.marks.take() == {"memory.defrag_failed": 2}
+    assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live()), "one moved, and is known"
+    world.turn()
+    assert world.pools.usage(PoolKind.IO).fragmentation < 0.7, "healed"
+
+
+def test_it_turns_once_in_a_while_and_shows_figures_of_then():
+    world = World()
+    world.turn()
+    (usage,) = world.tender.usages
+    world.bench.clock.t_ns -= 1
+    world.swap(KIB)
+    world.tender.turn()
+    assert world.tender.usages == (usage,)
+    world.bench.clock.t_ns += 1
+    world.tender.turn()
+    assert world.tender.usages[0].live == 1
