@@ -22,34 +22,44 @@ class PagedModel:
         self.decoder = decoder
         self.kv = kv
         self.unowned_bytes = {"prefill": 0, "decode": 0}
-        """The most that torch allocated by itself in a launch of this phase, of the batch shapes seen so far."""
+        """The most that torch allocated by itself in a launch of this phase, of those that were weighed: the first with
+        twice as many rows as any before, since to weigh one takes about 8 ms."""
         self._counted: set[tuple[bool, int]] = set()
+        self._weighed: set[tuple[bool, int]] = set()
 
     @torch.inference_mode()
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """Compute `work`, write its K and V, and draw one token for each row that asks for one.
 
-        Conversions and unowned bytes are counted where a batch shape is new: at every launch that would cost 7 % of a
-        small step. Raises OutOfMemory when the pools have no room for its activations.
+        Raises OutOfMemory when the pools have no room for its activations.
         """
-        shape = (work.tokens > work.rows, work.rows)
-        if shape in self._counted:
-            return self._run(work, lay_out(work, self.kv, self.decoder.exact_mode))
-        with Conversions("step") as conversions:
-            layout = lay_out(work, self.kv, self.decoder.exact_mode)
-        conversions.refuse()
+        layout, chunks = self._laid_out(work), work.tokens > work.rows
+        about = (chunks, work.rows.bit_length())
+        if about in self._weighed:
+            return self._run(work, layout)
         with Unowned() as unowned:
             drawn = self._run(work, layout)
-        phase = "prefill" if work.tokens > work.rows else "decode"
+        phase = "prefill" if chunks else "decode"
         self.unowned_bytes[phase] = max(self.unowned_bytes[phase], unowned.bytes)
-        self._counted.add(shape)
+        self._weighed.add(about)
         return drawn
 
     @torch.inference_mode()
     def logits(self, work: Work) -> tuple[tuple[int, ...], Tensor]:
         """The rows that are sampled, and a copy of their logits; K and V are written as in `run`."""
-        with self._logits(work, lay_out(work, self.kv, self.decoder.exact_mode)) as (rows, logits):
+        with self._logits(work, self._laid_out(work)) as (rows, logits):
             return rows, logits.clone()
+
+    def _laid_out(self, work: Work) -> Layout:
+        """Conversions are counted where a batch shape is new: at every launch that would cost 7 % of a small step."""
+        shape = (work.tokens > work.rows, work.rows)
+        if shape in self._counted:
+            return lay_out(work, self.kv, self.decoder.exact_mode)
+        with Conversions("step") as conversions:
+            layout = lay_out(work, self.kv, self.decoder.exact_mode)
+        conversions.refuse()
+        self._counted.add(shape)
+        return layout
 
     def _run(self, work: Work, layout: Layout) -> tuple[Sampled | None, ...]:
         result: list[Sampled | None] = [None] * work.rows
