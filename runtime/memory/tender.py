@@ -56,8 +56,15 @@ class Tender:
         if self.free_bytes is not None and self.free_bytes < self._floor_bytes:
             self._env.marks.hit(PRESSURE)
             self._pools.release_free()
+        self._tend()
+        self.usages = tuple(self._measure())
+
+    def _tend(self) -> None:
         try:
-            self._pools.tend(self._moves, self._barrier(), MOVED_BYTES_MAX)
+            barrier = self._barrier()
+        except DefragFailed:
+            return  # not now, which is no failure
+        try:
+            self._pools.tend(self._moves, barrier, MOVED_BYTES_MAX)
         except DefragFailed:
             self._env.marks.hit(DEFRAG_FAILED)
-        self.usages = tuple(self._measure())

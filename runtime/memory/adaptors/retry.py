@@ -96,6 +96,9 @@ def ladder(
         assert move is not None
         try:
             after = barrier()
+        except DefragFailed:
+            return False  # not now, which is no failure
+        try:
             quiet = after is None or after.done
             moved_bytes = pool.defrag(move, after, bytes_max=4 * request.bytes, overlap=quiet)
             if pool.usage().largest_free_bytes < request.bytes:

@@ -94,10 +94,11 @@ def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
     before = sorted(world.held)
     world.turn()
     assert sorted(world.held) == before
+    assert not world.bench.env.marks.take(), "to wait is no failure"
     world.busy = False
     world.bench.arm("memory.defrag: error", place="in_flight", skip=1)
     world.turn()
-    assert world.bench.env.marks.take() == {"memory.defrag_failed": 2}
+    assert world.bench.env.marks.take() == {"memory.defrag_failed": 1}
     assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live()), "one moved, and is known"
     world.turn()
     assert world.pools.usage(PoolKind.IO).fragmentation < 0.7, "healed"

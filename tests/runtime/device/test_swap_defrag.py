@@ -1,0 +1,136 @@
+"""KV on the host survives what happens to the pool around it: ends of others, defragmentation, a defrag that fails."""
+
+import hypothesis.strategies as st
+import torch
+from hypothesis.stateful import invariant, precondition, rule
+
+from faults import Catalogue, Faults, FaultSpec, When, parse_do
+from runtime.core.env import Env
+from runtime.core.errors import OutOfBlocks, SwapRefused
+from runtime.core.ledger import Ledger
+from runtime.core.ports import Ticket
+from runtime.core.work import Copy
+from runtime.device.torch_mover import TorchMover
+from runtime.device.torch_segments import TorchSegments
+from runtime.memory.alloc_points import POINTS as ALLOC_POINTS
+from runtime.memory.host import host_memory
+from runtime.memory.paged import PagedPool
+from runtime.memory.points import POINTS
+from runtime.memory.spans import PoolKind
+from runtime.memory.standard import SpanMover
+from runtime.memory.swap import Swapped
+from runtime.memory.tender import EVERY_NS, Tender
+from tests.runtime.fakes import SetClock
+from tests.steps import CountedMachine, machine_settings
+
+BLOCKS, SWAP_BLOCKS = 24, 40
+
+
+class Hosted(CountedMachine):
+    """Requests of 1 to 9 blocks go to the host and come back, in any order; each value is its owner's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = SetClock()
+        known = Catalogue()
+        for point in (*POINTS, *ALLOC_POINTS):
+            known.declare(point)
+        self.faults = Faults(known, self.clock.now_ns, lambda fire: None, lambda state: None)
+        self.env = Env(self.clock, 0, self.faults, Ledger())
+        self.pool = PagedPool(self.env, BLOCKS, 4)
+        self.segments = TorchSegments()
+        self.keys = torch.zeros(BLOCKS, 2, 4, 1024)
+        self.mover = TorchMover(self.segments, "io", [self.keys], self.pool.plane)
+        self.flying: list[tuple[Ticket, Copy]] = []
+        self.pools, swap = host_memory(
+            self.env, self.pool, self.segments, self.mover.block_bytes, SWAP_BLOCKS, self.copy, self.segments.move
+        )
+        assert swap is not None
+        self.swap = swap
+        moves = SpanMover(self.segments.move)
+        moves.held_by(swap.renew, swap.barrier)
+        self.tender = Tender(self.env, self.pools, {PoolKind.IO: moves}, swap.barrier, lambda: None, 0)
+        self.out: dict[str, Swapped] = {}
+        self.value: dict[str, int] = {}
+        self.count = 0
+
+    def copy(self, copy: Copy) -> Ticket:
+        """The copy is made when the ticket completes, from where the span was then said to be."""
+        ticket = Ticket(len(self.flying), copy, self.clock.now_ns())
+        self.flying.append((ticket, copy))
+        return ticket
+
+    @rule(blocks=st.integers(1, 9))
+    def send(self, blocks: int) -> None:
+        name = f"chat-{self.count}"
+        try:
+            taken, _ = self.pool.take(name, blocks)
+        except OutOfBlocks:
+            return
+        self.count += 1
+        self.keys[taken] = self.value[name] = self.count
+        try:
+            self.out[name] = self.swap.out(name, taken, group="", phase="decode")
+        except SwapRefused:
+            self.pool.release(name, taken, None)
+
+    @rule()
+    def complete(self) -> None:
+        for ticket, copy in self.flying:
+            self.mover.move(copy)
+            ticket.done_ns = self.clock.now_ns()
+            self.env.ledger.complete(ticket)
+        self.flying.clear()
+        self.env.ledger.settle()
+
+    @precondition(lambda self: self.out and not self.flying)
+    @rule(data=st.data())
+    def bring(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.out)))
+        swapped = self.out[name]
+        try:
+            taken, _ = self.pool.take(name, swapped.blocks)
+        except OutOfBlocks:
+            return
+        self.keys[taken] = -1
+        ticket = self.swap.back(name, swapped, taken, group="", phase="decode")
+        self.complete()
+        assert self.keys[taken].eq(self.value[name]).all(), f"{name} came back with other bytes"
+        self.swap.end(name, self.out.pop(name), ticket)
+        self.pool.release(name, taken, None)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.out)))
+        swapped = self.out.pop(name)
+        self.swap.end(name, swapped, swapped.ticket)
+
+    @rule(broken=st.booleans())
+    def tend(self, broken: bool) -> None:
+        self.faults.clean()
+        if broken:
+            spec = FaultSpec(id="f", n=0, do=parse_do("memory.defrag: error"), place="in_flight", when=When(skip=1))
+            self.faults.arm([spec])
+        before = self.env.marks.total["memory.defrag_failed"]
+        self.clock.t_ns += EVERY_NS
+        self.tender.turn()
+        fired = any(state.fired for state in self.faults.states())
+        assert self.env.marks.total["memory.defrag_failed"] == before + fired, "each failure is told, and none else"
+
+    @invariant()
+    def who_is_out_holds_one_span_and_nobody_else_does(self) -> None:
+        held = {request.owner: span for span, request in self.pools[PoolKind.IO].live()}
+        assert held == {name: swapped.span for name, swapped in self.out.items()}
+        self.pools[PoolKind.IO].check()
+
+    @invariant()
+    def what_has_arrived_is_whole(self) -> None:
+        if not self.flying:
+            for name, swapped in self.out.items():
+                keys = self.segments.view(swapped.span, torch.float32, (swapped.blocks * 2 * 4 * 1024,))
+                assert keys.eq(self.value[name]).all(), name
+
+
+TestHosted = Hosted.TestCase
+TestHosted.settings = machine_settings(runs=60, steps=40)
