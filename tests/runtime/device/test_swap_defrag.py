@@ -47,9 +47,9 @@ class Hosted(CountedMachine):
         )
         assert swap is not None
         self.swap = swap
-        moves = SpanMover(self.segments.move)
-        moves.held_by(swap.renew, swap.barrier)
-        self.tender = Tender(self.env, self.pools, {PoolKind.IO: moves}, swap.barrier, lambda: None, 0)
+        self.moves = SpanMover(self.segments.move)
+        self.moves.held_by(swap.renew, swap.barrier)
+        self.tender = Tender(self.env, self.pools, {PoolKind.IO: self.moves}, swap.barrier, lambda: None, 0)
         self.out: dict[str, Swapped] = {}
         self.value: dict[str, int] = {}
         self.count = 0
@@ -105,6 +105,13 @@ class Hosted(CountedMachine):
         name = data.draw(st.sampled_from(sorted(self.out)))
         swapped = self.out.pop(name)
         self.swap.end(name, swapped, swapped.ticket)
+
+    @precondition(lambda self: not self.flying)
+    @rule(overlap=st.booleans())
+    def defrag(self, overlap: bool) -> None:
+        """As the tender does in the top band."""
+        self.faults.clean()
+        self.pools[PoolKind.IO].defrag(self.moves, self.swap.barrier(), overlap=overlap)
 
     @rule(broken=st.booleans())
     def tend(self, broken: bool) -> None:

@@ -17,6 +17,7 @@ class World:
         self.bench = Bench()
         self.free = free
         self.busy = False
+        self.launch: Ticket | None = None
         self.held: dict[Span, int] = {}
         self.mover = SpanMover()
         self.mover.held_by(self.renew, self.barrier)
@@ -41,7 +42,7 @@ class World:
     def barrier(self) -> Ticket | None:
         if self.busy:
             raise DefragFailed("a copy is in flight")
-        return None
+        return self.launch
 
     def swap(self, size: int) -> Span:
         span = self.pools.alloc(AllocRequest(size, pool=PoolKind.IO, lifetime=Lifetime.SESSION, session="s"))
@@ -85,6 +86,17 @@ def test_holes_are_closed_and_holders_are_told():
     world.turn()
     assert world.pools.usage(PoolKind.IO).fragmentation < 0.7
     assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live())
+
+
+def test_old_places_come_back_only_when_the_launch_that_touches_them_is_done():
+    world = World()
+    world.in_pieces()
+    world.launch = world.bench.launch()
+    world.turn()
+    usage = world.pools.usage(PoolKind.IO)
+    assert usage.limbo_bytes > 0
+    world.bench.complete(world.launch)
+    assert world.pools.usage(PoolKind.IO).limbo_bytes == 0
 
 
 def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
