@@ -42,7 +42,7 @@ name = "virtual-soak"
 means = "the built-in runtime could not stand a day of recorded traffic"
 drive = "virtual"
 seed = {seed}
-target = {{ knobs = {{ kv_blocks = {blocks}, block_tokens = 16, token_budget = 2048, seqs_max = 64, waiting_max = 512 }} }}
+target = {{ knobs = {{ kv_blocks = {blocks}, block_tokens = 16, token_budget = 2048, seqs_max = 64, waiting_max = 512, expected_output = 0.4 }} }}
 limits = {{ wall = "9000h", disk = "200GiB" }}
 
 [phases]
@@ -68,6 +68,7 @@ class Look:
 
     virtual_s: float
     wall_s: float
+    cpu_s: float
     sent: int
     rss: float
     peak: float
@@ -91,7 +92,8 @@ class Looks:
         """Take one now."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         wall_s = time.perf_counter() - self.began_s
-        self.taken.append(Look(self.world.time.now_ns() / 1e9, wall_s, self.world.crowd.sent, rss_mib(), peak))
+        virtual_s, sent = self.world.time.now_ns() / 1e9, self.world.crowd.sent
+        self.taken.append(Look(virtual_s, wall_s, time.process_time(), sent, rss_mib(), peak))
 
 
 def rss_mib() -> float:
@@ -132,9 +134,9 @@ def report(looks: Looks, history: Path, cpu_s: float) -> None:
     """A small table for people."""
     world, last = looks.world, looks.taken[-1]
     marks, status = world.engine._env.marks.total, world.engine.status
-    print(f"{'virtual h':>10} {'wall s':>8} {'requests':>9} {'rss MiB':>8} {'peak MiB':>8}")
+    print(f"{'virtual h':>10} {'wall s':>8} {'CPU s':>8} {'requests':>9} {'rss MiB':>8} {'peak MiB':>8}")
     for look in looks.taken:
-        figures = f"{look.virtual_s / 3600:>10.2f} {look.wall_s:>8.1f} {look.sent:>9}"
+        figures = f"{look.virtual_s / 3600:>10.2f} {look.wall_s:>8.1f} {look.cpu_s:>8.1f} {look.sent:>9}"
         print(f"{figures} {look.rss:>8.0f} {look.peak:>8.0f}")
     sent, leapt = max(1, last.sent), world.leap.steps
     ratio = last.virtual_s / last.wall_s

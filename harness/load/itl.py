@@ -4,6 +4,8 @@ A bucket is named by its lower edge in nanoseconds: a value keeps its 11 leading
 octave, under 0.1 % wide), and nothing below `UNIT_NS`. The number in the row is the time, no table is needed.
 """
 
+from collections.abc import Iterable
+
 UNIT_NS = 1_000  # finer than any network clock of ours
 _BITS = 11
 
@@ -29,19 +31,30 @@ class Window:
         key = (load, bucket(gap_ns))
         self._counts[key] = self._counts.get(key, 0) + n
 
+    def add_all(self, load: str, gaps_ns: Iterable[int], n: int) -> None:
+        """`n` gaps of each of these lengths."""
+        counts = self._counts
+        for gap_ns in gaps_ns:
+            key = (load, bucket(gap_ns))
+            counts[key] = counts.get(key, 0) + n
+
     def turn(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
         """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.
 
         With `cut` the window ends now, whatever its width: a run's end must not lose its last seconds, nor a phase its
         first ones to a window that began before it.
         """
+        return [
+            {"e": "hist", "t_ns": start_ns, "width_ns": width_ns, "load": load, "metric": metric,
+             "bucket": edge, "n": n}
+            for start_ns, width_ns, load, metric, edge, n in self.turn_rows(now_ns, cut)
+        ]  # fmt: skip
+
+    def turn_rows(self, now_ns: int, cut: bool = False) -> list[tuple[int, int, str, str, int, int]]:
+        """The same as rows of table hist."""
         if now_ns - self.start_ns < self.width_ns and not cut:
             return []
         start_ns, counts = self.start_ns, self._counts
         width_ns = now_ns - start_ns if cut else (now_ns - start_ns) // self.width_ns * self.width_ns
         self.start_ns, self._counts = start_ns + width_ns, {}
-        return [
-            {"e": "hist", "t_ns": start_ns, "width_ns": width_ns, "load": load, "metric": "itl",
-             "bucket": edge, "n": n}
-            for (load, edge), n in sorted(counts.items())
-        ]  # fmt: skip
+        return [(start_ns, width_ns, load, "itl", edge, n) for (load, edge), n in sorted(counts.items())]

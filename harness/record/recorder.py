@@ -14,7 +14,7 @@ import itertools
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,10 @@ from harness.record.tail import FileShrank, read_piece
 
 SPOOLS = {"requests.jsonl": "load", "outcomes.jsonl": "server"}  # file -> process that writes it
 ROWS_HELD_MAX = 1_000_000  # what the typed methods may hold between two pumps
+
+
+_Batch = tuple[str, list[tuple[Any, ...]]]
+"""Rows of one table, in its column order."""
 
 
 class HistoryFull(Exception):
@@ -48,6 +52,7 @@ class Recorder:
         self._directory = directory
         self._reference = reference
         self._held: list[Row] = []
+        self._batches: list[_Batch] = []
         self._lock = threading.Lock()
         self._series: dict[str, int] = {}
         self._prompts: dict[str, str] = {}  # canary request -> prompt digest, until its reply is there
@@ -104,7 +109,7 @@ class Recorder:
     def put_many(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Rows in the table's column order whose stamps are run time already: the virtual drive's quick way in."""
         with self._lock:
-            self._held.extend(Row(table, values) for values in rows)
+            self._batches.append((table, list(rows)))
 
     # -- the one writer --------------------------------------------------------------------------------------------
 
@@ -112,7 +117,8 @@ class Recorder:
         """Take what the spools and the methods have, in one transaction. Rows written. Raises HistoryFull."""
         with self._lock:
             held, self._held = self._held, []
-        written = self._commit(held, {})
+            batches, self._batches = self._batches, []
+        written = self._commit(held, {}, batches)
         for name in SPOOLS:
             more = True
             while more:
@@ -217,19 +223,22 @@ class Recorder:
 
     # -- SQLite ----------------------------------------------------------------------------------------------------
 
-    def _commit(self, rows: list[Row], offsets: Mapping[str, int]) -> int:
+    def _commit(self, rows: list[Row], offsets: Mapping[str, int], batches: Sequence[_Batch] = ()) -> int:
         moved = {name: offset for name, offset in offsets.items() if offset != self._offsets[name]}
-        if not rows and not moved:
+        if not rows and not moved and not batches:
             return 0
+        number = len(rows) + sum(len(batch) for _, batch in batches)
         try:
             with self._connection:
                 taken = [Row("meta", (f"taken.{name}", str(offset))) for name, offset in moved.items()]
                 for table, group in itertools.groupby([*rows, *taken], key=lambda row: row.table):
                     write_rows(self._connection, table, [row.values for row in group])
+                for table, batch in batches:
+                    write_rows(self._connection, table, batch)
         except (sqlite3.OperationalError, OSError) as error:
-            raise HistoryFull(self.path, error, len(rows)) from error
+            raise HistoryFull(self.path, error, number) from error
         self._offsets.update(moved)
-        return len(rows)
+        return number
 
     def _declare(
         self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None

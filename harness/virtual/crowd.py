@@ -50,8 +50,7 @@ class Crowd:
     hang_up: Callable[[Client, End], None]
     ended: Callable[[Client], None]
     gate: Gate | None = None
-    catch_up: Callable[[], None] = lambda: None
-    """What a leap has not told yet is told. Filled by who builds the world."""
+    catch_up: Callable[[], None] = lambda: None  # what a leap has not told yet is told; filled by the world
     idle: bool = False
     finished: bool = False
     sent: int = 0

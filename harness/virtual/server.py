@@ -8,8 +8,7 @@ Rules and words are those of runtime/server (door.py, reply.py, stream.py); what
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 
 from faults import Effect, Kind
 from harness.load.outcome import End as ClientEnd
@@ -24,8 +23,8 @@ from runtime.server.errors import Problem, of_end, of_failure, problem
 from runtime.server.points import SERVER_STREAM, StreamError
 
 PROC = "server"
-FAR = 1 << 60
-"""More tokens than any answer has."""
+OFTEN = frozenset({"kv.evict", "kv.unpublished"})
+"""Marks that come with nearly every step."""
 
 
 class Exchange:
@@ -128,54 +127,11 @@ class VirtualServer:
             if exchange is not None:
                 self._deliver(exchange, output)
 
-    # -- news of a leap (runtime/leap) --------------------------------------------------------------------------------
-
-    def marked(self, t_ns: int) -> None:
-        """See News."""
-        if fresh := self._env.marks.take():
-            self._rows.marks(t_ns, fresh)
-
-    def rooms(self, requests: Sequence[str], untold: Sequence[str]) -> list[int]:
-        """See News: up to the token at which the client hangs up."""
-        return [self._room(self.open.get(name), name in untold) for name in requests]
-
-    def leapt(
-        self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
-    ) -> None:
-        """See News. The gaps between stamps are the same for all, so they are counted once for all."""
-        longest: list[int] = [0]
-        for first, second in pairwise(stamps):
-            longest.append(max(longest[-1], second - first))
-        streams: dict[tuple[str, int], int] = {}
-        gaps = self._rows.gaps
-        for row, (name, mine) in enumerate(zip(requests, tokens, strict=True)):
-            exchange = self.open.get(name)
-            if exchange is None or exchange.gone is not None or not mine:
-                continue
-            client = exchange.client
-            if not client.asked.stream:
-                exchange.unsent += drawn[row] if row in drawn else [Sampled(token) for token in mine]
-                continue
-            n, load = len(mine), client.asked.load
-            gaps.add(load, client.chunks_of(stamps, mine, longest[n - 1]))
-            if row in drawn:
-                client.logprobs += [each.logprob for each in drawn[row]]
-            streams[load, n] = streams.get((load, n), 0) + 1
-        for (load, n), clients in streams.items():
-            for at in range(1, n):
-                gaps.add(load, stamps[at] - stamps[at - 1], clients)
-
-    def _room(self, exchange: Exchange | None, untold: bool) -> int:
-        if exchange is None or exchange.held is not None or exchange.gone is not None:
-            return 0
-        asked = exchange.client.asked
-        if not asked.stream:
-            return FAR
-        if not exchange.started and not untold:
-            return 0
-        if asked.cancel is None or asked.cancel.stage != "token":
-            return FAR
-        return max(0, asked.cancel.chunk - exchange.client.chunks - untold)
+    def marked(self, t_ns: int, *, all_of_them: bool = False) -> None:
+        """Write what was counted. Those that come often wait for the next sample, or for others to go with."""
+        marks = self._env.marks
+        if marks._fresh and (all_of_them or self._env.faults.armed or not marks._fresh.keys() <= OFTEN):
+            self._rows.marks(t_ns, marks.take())
 
     def _deliver(self, exchange: Exchange, output: Output) -> None:
         if output.ended is not None:

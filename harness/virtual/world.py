@@ -16,6 +16,7 @@ from harness.plan.plan import Plan
 from harness.plan.timeline import trial_s
 from harness.virtual.client import Client
 from harness.virtual.crowd import Crowd
+from harness.virtual.leapt import LeapNews
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
 from runtime.core.edge import Mailbox
@@ -99,7 +100,17 @@ class World:
         self.server.fatal = lambda: self.engine.fatal
         late_ns = int(knobs.late_s * 1e9)
         self.leap = Leap(
-            self.engine, env, pool, limits, model, device, costs, self.time, late_ns, self.server, self.wake
+            self.engine,
+            env,
+            pool,
+            limits,
+            model,
+            device,
+            costs,
+            self.time,
+            late_ns,
+            LeapNews(self.server, rows.gaps),
+            self.wake,
         )
         self.server.catch_up = self.crowd.catch_up = self.leap.catch_up
         if leaps:
@@ -143,6 +154,7 @@ class World:
             if exchange.client.outcome is None:
                 self.server.hang_up(exchange.client, End.STOPPED)
         self.run_for(0)
+        self.server.marked(self.time.now_ns(), all_of_them=True)
         self.rows.turn_gaps(self.time.now_ns(), cut=True)
         self.rows.flush(everything=True)
 
@@ -156,6 +168,7 @@ class World:
 
     def _sample(self) -> None:
         self.leap.look()
+        self.server.marked(self.time.now_ns(), all_of_them=True)
         status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()
         kv = status.kv
         used = kv.live + kv.limbo

@@ -120,6 +120,22 @@ class Priced:
             cost = self._decodes[key] = self._decode_cost_ns(*key)
         return self._jittered(step, cost, at_ns)
 
+    def decodes_ns(
+        self, step: int, rows: int, context_sum: int, at_ns: int, most: int, until_ns: int | None, late_ns: int
+    ) -> list[int]:
+        """When decode launches of the same rows end, the first of them at `at_ns`, one behind the other: up to `most`,
+        or the first that ends after `until_ns`, and none that takes `late_ns` or longer."""
+        ends = []
+        for at in range(most):
+            cost_ns = self.decode_ns(step + at, rows, context_sum + at * rows, at_ns)
+            if cost_ns >= late_ns:
+                break
+            at_ns += cost_ns
+            ends.append(at_ns)
+            if until_ns is not None and at_ns > until_ns:
+                break
+        return ends
+
     def _decode_cost_ns(self, rows: int, context: int) -> int:
         """`launch_cost_ns` of decode rows only, with what depends on rows alone remembered."""
         curve = self._curves.get(rows)

@@ -30,8 +30,9 @@ from runtime.device.sim import SimDevice, _Launch
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine, Flight
 from runtime.leap.leapt import Leapt
+from runtime.leap.reach import blocks_last, decode_only, nobody_enters
 from runtime.memory.paged import PagedPool
-from runtime.memory.tags import reckon
+from runtime.memory.tag_line import reckon
 from runtime.scheduling.batch import Batch, Row, bind
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits
@@ -95,12 +96,13 @@ class Leap:
     def __call__(self) -> None:
         """Begin a leap, if there is one."""
         running = self._engine._scheduler.running
-        if not self._may(running):
+        if not decode_only(self._engine, self._limits, running) or self._env.faults.armed:
             return
         untold = [output.request_id for output in self._engine._outputs]
         rooms = self._news.rooms([one.id for one in running], untold)
-        most = min(min(rooms), min(one.limit - len(one.tokens) for one in running))
-        if most > 0 and (most := self._blocks_last(running, most)) > 0:
+        most = min(min(rooms), min([one.limit - len(one.tokens) for one in running]))
+        most = nobody_enters(self._engine._scheduler, self._pool, self._limits, blocks_last(self._pool, running, most))
+        if most > 0:
             self._begin(list(running), rooms, most)
 
     def turn(self) -> bool:
@@ -158,40 +160,6 @@ class Leap:
         else:
             self._time.at(end_ns, lambda: device._compute(launch))
 
-    # -- may it leap, and how far -------------------------------------------------------------------------------------
-
-    def _may(self, running: Sequence[Request]) -> bool:
-        engine, limits = self._engine, self._limits
-        if not running or self._env.faults.armed or engine._flight is not None or engine._due or engine.fatal:
-            return False
-        if len(running) > limits.token_budget:
-            return False
-        for one in running:
-            # A prompt with one token left also has 1 remaining, but its first answer is an event of its own.
-            if one.computed != len(one.tokens) - 1 or one.first_ns is None or one.copying is not None:
-                return False
-            if one.submit.stop_tokens or one.submit.model_key:
-                return False
-        waiting = engine._scheduler.waiting
-        return not waiting or (len(running) >= limits.seqs_max and waiting[0].submit.priority == 0)
-
-    def _blocks_last(self, running: Sequence[Request], most: int) -> int:
-        """For how many of so many steps there are blocks."""
-        size = self._pool.block_tokens
-        spare = [len(one.blocks) * size - one.computed for one in running]
-        room = self._pool.reclaimable
-
-        def fits(steps: int) -> bool:
-            return sum([-(-(steps - each) // size) for each in spare if each < steps]) <= room
-
-        if fits(most):
-            return most
-        low, high = 0, most  # fits(low) holds and fits(high) does not
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
-
     # -- one leap -----------------------------------------------------------------------------------------------------
 
     def _begin(self, rows: list[Request], rooms: list[int], most: int) -> None:
@@ -207,7 +175,7 @@ class Leap:
         last = [one.blocks[(one.computed - 1) // size] * size + (one.computed - 1) % size for one in rows]
         going.begin(self._model, self._model.states(np.asarray(last)))
         engine._flight = Flight(Batch("", ()), going.ticket, 0)
-        engine._steps += 1
+        self._launched(1)
         self._take([one for one in rows if one.computed >= len(one.blocks) * size])
 
     def _damaged(self, going: Leapt) -> bool:
@@ -221,22 +189,16 @@ class Leap:
 
     def _price(self, going: Leapt) -> bool:
         """Ends of further steps, up to the first that is over after the next thing planned. False: there is none."""
-        horizon_ns, ends = self._time.next_ns, going.ends_ns
+        ends = going.ends_ns
         was, number = len(ends), len(going.rows)
-        end_ns = ends[-1] if ends else going.ticket.launched_ns
-        step, context = self._engine._steps + 1 + was - going.done - bool(was), going.context + was * number
-        for _ in range(min(STRETCH, going.most - was)):
-            cost_ns = self._costs.decode_ns(step, number, context, end_ns)
-            if cost_ns >= self._late_ns:
-                going.most = len(ends)  # a launch that is late is an event of its own
-                break
-            end_ns += cost_ns
-            ends.append(end_ns)
-            if horizon_ns is not None and end_ns > horizon_ns:
-                break
-            step, context = step + 1, context + number
+        step = self._engine._steps + was - going.done + (not ends)
+        ahead, at_ns = min(STRETCH, going.most - was), ends[-1] if ends else going.ticket.launched_ns
+        ends += self._costs.decodes_ns(
+            step, number, going.context + was * number, at_ns, ahead, self._time.next_ns, self._late_ns
+        )
         if len(ends) == was:
-            return False
+            return False  # a launch that is late is an event of its own
+        end_ns = ends[-1]
         going.due = False
         self._time.at(end_ns, lambda: self._arrive(going, end_ns))
         return True
@@ -271,7 +233,7 @@ class Leap:
             self._take([one for one in rows if one.computed >= len(one.blocks) * size])
             self._news.marked(going.ends_ns[step - 1])
         self._count(going, done)
-        self._engine._steps += done - going.done
+        self._launched(done - going.done)
         going.ticket.launched_ns = going.ends_ns[done - 1]
         going.done = done
 
@@ -288,7 +250,7 @@ class Leap:
                 self._take([one for one in rows if one.computed >= len(one.blocks) * size])
                 self._news.marked(going.ends_ns[step - 1])
         self._count(going, done)
-        engine._steps += done - 1 - going.done
+        self._launched(done - 1 - going.done)
         self._settle(going, done)
         self.steps += done
         engine._flight, self._going = None, None
@@ -329,6 +291,11 @@ class Leap:
         engine._generation_tokens += steps * len(going.rows)
         engine._progress_ns = going.ends_ns[done - 1]
 
+    def _launched(self, steps: int) -> None:
+        """What prices are drawn from goes on as if each had been launched."""
+        self._engine._steps += steps
+        self._device._seq += steps
+
     def _settle(self, going: Leapt, done: int) -> None:
         """Write KV and tags of the steps up to this one, and let the requests claim them."""
         if done == going.settled:
@@ -337,12 +304,7 @@ class Leap:
         reckon(lines)
         fed, places, slots, states = going.written(done)
         self._model.write(slots, states)
-        steps = done - going.settled
-        starts = np.arange(0, len(fed) + 1, steps)
-        self._pool.plane.put(fed, places, slots, starts, [line.lineage for line in lines])
-        for request, line in zip(going.rows, lines, strict=True):
-            start = line.tokens
-            line.extend(request.tokens[start : start + steps])
+        self._pool.plane.leap(lines, fed, places, slots, done - going.settled)
         going.settled = done
 
 

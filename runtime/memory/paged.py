@@ -115,6 +115,26 @@ class PagedPool:
                 return
         self.index.add(block, key, generation)
 
+    def publish_all(
+        self,
+        owner: str,
+        blocks: Sequence[int],
+        generations: Sequence[int],
+        keys: Sequence[BlockKey],
+        *,
+        group: str = "",
+        phase: str = "",
+    ) -> int:
+        """`publish` for each of these. Returns how many keys nobody can find afterwards."""
+        index = self.index
+        if self._env.faults.armed:
+            for block, generation, key in zip(blocks, generations, keys, strict=True):
+                self.publish(owner, block, generation, key, group=group, phase=phase)
+            return sum(not index.knows(key) for key in keys)
+        add = index.add
+        held = [add(block, key, at) for block, at, key in zip(blocks, generations, keys, strict=True)]
+        return 0 if all(held) else sum(not index.knows(key) for key in keys)
+
     def unpublish(self, block: int) -> None:
         """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""
         self._free.extend(self.index.forget([block]))

@@ -45,11 +45,11 @@ class KeyLine:
         keys, size = self._keys, self._block_tokens
         made = len(keys)
         if made < blocks:
-            digest, wide = keys[-1].digest if keys else self._salt, self._digest_bytes
+            digest, wide, new = keys[-1].digest if keys else self._salt, self._digest_bytes, tuple.__new__
             for packed in _packed(tokens[made * size : blocks * size], size):
                 content = digest + packed
                 digest = blake2b(content, digest_size=wide).digest()
-                keys.append(BlockKey(digest, content))
+                keys.append(new(BlockKey, (digest, content)))  # BlockKey(...) takes three times as long
         return keys if len(keys) == blocks else keys[:blocks]
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from runtime.core.work import Claim, Ints, Work
-from runtime.memory.tags import Table, flat_ints, reckon
+from runtime.memory.tag_line import Table, flat_ints, reckon
 from runtime.scheduling.request import Request
 
 

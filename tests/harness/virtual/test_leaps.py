@@ -21,7 +21,7 @@ name = "any"
 means = "x"
 drive = "virtual"
 seed = {seed}
-target = {{ knobs = {{ kv_blocks = {blocks}, block_tokens = {size}, token_budget = {budget}, seqs_max = {seqs}, waiting_max = {waiting}, prefix_cache = {prefix}, request_timeout_s = {deadline} }} }}
+target = {{ knobs = {{ kv_blocks = {blocks}, block_tokens = {size}, token_budget = {budget}, seqs_max = {seqs}, waiting_max = {waiting}, prefix_cache = {prefix}, request_timeout_s = {deadline}, expected_output = {share}, preemption = "{preemption}" }} }}
 phases = {{ warmup = {{ completed = 5, max = "5s" }}, baseline = "1s", trial = "6s", quiesce = {{ every = "3s", max = "3s" }}, recovery = "1s", drain_max = "4s" }}
 canary = {{ every = "2s" }}
 [[load]]
@@ -61,6 +61,8 @@ loads = st.fixed_dictionaries(
         "output": st.integers(2, 60),
         "patience": st.sampled_from([0.1, 60]),
         "users": st.integers(1, 2),
+        "share": st.sampled_from([1.0, 0.4, 0.1]),
+        "preemption": st.sampled_from(["auto", "swap", "recompute"]),
     }
 )
 
@@ -93,6 +95,8 @@ def history(folder: Path, text: str) -> dict[str, str]:
         "output": 15,
         "patience": 0.1,
         "users": 2,
+        "share": 1.0,
+        "preemption": "auto",
     }
 )  # chunks of 8 leave prompts with one token to go, which looks like decode
 @given(drawn=loads)

@@ -1,0 +1,63 @@
+"""The news of a leap for clients: steps in which nothing happens but tokens, told all at once with their own stamps."""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from harness.load.itl import Window
+from harness.virtual.server import Exchange, VirtualServer
+from runtime.core.work import Sampled
+
+FAR = 1 << 60
+"""More tokens than any answer has."""
+
+
+class LeapNews:
+    """Implements `runtime.leap.News` over the exchanges of a server."""
+
+    def __init__(self, server: VirtualServer, gaps: Window) -> None:
+        self._server = server
+        self._gaps = gaps
+
+    def marked(self, t_ns: int) -> None:
+        """See News."""
+        self._server.marked(t_ns)
+
+    def rooms(self, requests: Sequence[str], untold: Sequence[str]) -> list[int]:
+        """See News: up to the token at which the client hangs up."""
+        return [self._room(self._server.open.get(name), name in untold) for name in requests]
+
+    def leapt(
+        self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
+    ) -> None:
+        """See News. The gaps between stamps are the same for all, so they are counted once for all."""
+        between = [second - first for first, second in pairwise(stamps)]
+        longest = [0, *accumulate(between, max)]
+        alike: dict[tuple[str, int, int], int] = {}
+        for row, (name, mine) in enumerate(zip(requests, tokens, strict=True)):
+            exchange = self._server.open.get(name)
+            if exchange is None or exchange.gone is not None or not mine:
+                continue
+            client = exchange.client
+            if not client.asked.stream:
+                exchange.unsent += drawn[row] if row in drawn else [Sampled(token) for token in mine]
+                continue
+            n = len(mine)
+            first = client.chunks_of(stamps, mine, longest[n - 1])
+            if row in drawn:
+                client.logprobs += [each.logprob for each in drawn[row]]
+            key = client.asked.load, first, n
+            alike[key] = alike.get(key, 0) + 1
+        for (load, first, n), clients in alike.items():
+            self._gaps.add_all(load, [first, *between[: n - 1]], clients)
+
+    def _room(self, exchange: Exchange | None, untold: bool) -> int:
+        if exchange is None or exchange.held is not None or exchange.gone is not None:
+            return 0
+        asked = exchange.client.asked
+        if not asked.stream:
+            return FAR
+        if not exchange.started and not untold:
+            return 0
+        if asked.cancel is None or asked.cancel.stage != "token":
+            return FAR
+        return max(0, asked.cancel.chunk - exchange.client.chunks - untold)

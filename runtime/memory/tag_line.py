@@ -1,0 +1,180 @@
+"""A request's own side of the tag plane (tags.py): what its tokens make of each block, worked out for many at once.
+
+    tokens come --extend--> fresh --reckon(lines): one pass over arrays--> lineage, and a sum a block
+
+The hashes of both sides are here. They take arrays and change them in place: these are small and many.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from runtime.core.work import Ints
+
+Words = npt.NDArray[np.uint64]
+
+_TOKEN, _PLACE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_NOTHING: Words = np.zeros(0, np.uint64)
+
+
+class Table(list[int]):
+    """Block ids, with the same numbers as an array: 32 rows of 80 take longer to turn into one than to compare."""
+
+    __slots__ = ("array",)
+    array: Ints
+
+
+class TagLine:
+    """A request's own side: its lineage and block sums, from its own tokens, as far as they are computed.
+
+    Tokens are only taken note of when they come. What they make is worked out when somebody asks, for all lines that he
+    asks about together: one by one, a decode step would work out 32 times one number.
+    """
+
+    __slots__ = ("_blocks", "_fresh", "_generations", "_held", "_lineage", "_sums", "block_tokens", "tokens")
+
+    def __init__(self, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self.tokens = 0
+        self._fresh: list[int] = []
+        """The last of them, not reckoned yet."""
+        self._lineage = 0
+        self._sums: Words = _NOTHING
+        self._blocks: list[int] = []
+        self._generations: list[int] = []
+        self._held = np.zeros((2, 0), np.int64)
+        """These two as arrays."""
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """`tokens` follow those already counted; their KV has been computed."""
+        self._fresh += tokens
+        self.tokens += len(tokens)
+
+    @property
+    def lineage(self) -> int:
+        """The running hash of all its tokens."""
+        if self._fresh:
+            reckon((self,))
+        return self._lineage
+
+    @property
+    def sums(self) -> Sequence[int]:
+        """Per block, as a numpy array: a list of numbers of 64 bits would have to be made one at each launch."""
+        if self._fresh:
+            reckon((self,))
+        return self.claimed()  # type: ignore[return-value]  # it is a sequence in all but name
+
+    def held(self, blocks: list[int], generations: list[int]) -> Ints:
+        """Its table and its generations as two arrays. They are made once and added to; what is not as it was is made
+        afresh."""
+        was, now = len(self._blocks), len(blocks)
+        if self._blocks != blocks or self._generations != generations:
+            if self._blocks != blocks[:was] or self._generations != generations[:was]:
+                was = 0
+            if now > self._held.shape[1]:
+                held = np.zeros((2, now + 32), np.int64)
+                held[:, :was] = self._held[:, :was]
+                self._held = held
+            self._held[0, was:now], self._held[1, was:now] = blocks[was:], generations[was:]
+            self._blocks, self._generations = blocks.copy(), generations.copy()
+        return self._held[:, :now]
+
+    def claimed(self) -> Words:
+        """Per block, what its tokens make of it. Reckon first."""
+        return self._sums[: -(-self.tokens // self.block_tokens)]
+
+    def _add(self, first: int, parts: Words) -> None:
+        end = first + len(parts)
+        if end > len(self._sums):
+            room: Words = np.zeros(2 * end, np.uint64)
+            room[: len(self._sums)] = self._sums
+            self._sums = room
+        self._sums[first:end] += parts
+
+
+def reckon(lines: Sequence[TagLine]) -> None:
+    """Work out what the fresh tokens of all these lines make, in one pass."""
+    late = [line for line in lines if line._fresh]
+    if not late:
+        return
+    lengths = [len(line._fresh) for line in late]
+    row_starts = np.asarray([0, *accumulate(lengths)])
+    starts = np.asarray([line.tokens for line in late]) - lengths
+    tokens = _flat([line._fresh for line in late], lengths)
+    positions = np.arange(len(tokens)) + (starts - row_starts[:-1]).repeat(lengths)
+    lineages = np.asarray([line._lineage for line in late], np.uint64)
+    running = lineages_of(tokens, positions, row_starts, lineages)
+    after = running[row_starts[1:] - 1].tolist()
+    claim(late, tags_of(running), positions, row_starts)
+    for line, lineage in zip(late, after, strict=True):
+        line._lineage = lineage
+        line._fresh = []
+
+
+def claim(lines: Sequence[TagLine], tags: Words, positions: Ints, row_starts: Ints) -> None:
+    """To each line, by block, the weighted sum of its row of `tags`. The tags are used up."""
+    size = lines[0].block_tokens
+    blocks = positions // size
+    offsets = positions - blocks * size
+    begins = offsets == 0
+    begins[row_starts[:-1]] = True
+    edges = np.flatnonzero(begins)
+    offsets += 1
+    tags *= offsets.view(np.uint64)
+    parts = np.add.reduceat(tags, edges)
+    ends = edges.searchsorted(row_starts[1:]).tolist()
+    firsts = blocks[row_starts[:-1]].tolist()
+    at = 0
+    for line, end, first in zip(lines, ends, firsts, strict=True):
+        line._add(first, parts[at:end])
+        at = end
+
+
+def flat_ints(tokens: list[int]) -> Ints:
+    """An array of these. By way of bytes it is three times as quick, where all of them are that small."""
+    try:
+        return np.frombuffer(bytes(tokens), np.uint8).astype(np.int64)
+    except ValueError:
+        return np.asarray(tokens, np.int64)
+
+
+def _flat(rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Ints:
+    """The first `counts` of each row, one row after the other."""
+    joined: list[int] = []
+    for row, count in zip(rows, counts, strict=True):
+        joined += row if len(row) == count else row[:count]
+    return flat_ints(joined)
+
+
+def lineages_of(tokens: Ints, positions: Ints, row_starts: Ints, lineages: Words) -> Words:
+    """The lineage after each token."""
+    steps = _mix(tokens, positions)
+    if len(lineages) == len(steps):
+        steps += lineages
+        return steps
+    starts = row_starts[:-1]
+    running = steps.cumsum()
+    offsets = lineages - (running[starts] - steps[starts])
+    running += offsets.repeat(row_starts[1:] - starts)
+    return running
+
+
+def _mix(tokens: Ints, positions: Ints) -> Words:
+    words = tokens.astype(np.uint64)
+    words *= _TOKEN
+    words += positions.view(np.uint64) * _PLACE
+    return tags_of(words)
+
+
+def tags_of(words: Words) -> Words:
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), in place."""
+    words ^= words >> _30
+    words *= _FIRST
+    words ^= words >> _27
+    words *= _SECOND
+    words ^= words >> _31
+    return words
