@@ -47,6 +47,8 @@ def take_in_spools(run_dir: Path) -> str | None:
     try:
         finish_history(run_dir)
     except FileNotFoundError as problem:
+        if not (run_dir / "plan.json").is_file():
+            raise NotJudgeable(f"{run_dir} is not a run: it holds neither plan.json nor run.sqlite") from None
         raise NotJudgeable(f"{problem}: the run ended before it began") from None
     except (HistoryFull, OSError, sqlite3.OperationalError) as problem:
         return f"what the spools still hold could not be taken in: {problem}"

@@ -45,6 +45,10 @@ class RunOptions:
             raise ValueError(f"--pid {self.pid}: give the number of a process")
         if self.slowing is not None and not 0 < self.slowing <= 10:
             raise ValueError(f"slowing {self.slowing:g}: give a share above 0 and at most 10")
+        for host in self.allow_hosts:
+            name, _, port = host.rpartition(":")
+            if not name or not port.isdecimal() or "/" in host:
+                raise ValueError(f"--allow-host {host}: give HOST:PORT, such as gpu7:8000")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"--seed {self.seed}: give 0 or more")
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from faults import Catalogue
 from harness.options import RunOptions
 from scenarios import library
-from scenarios.problems import Problem, ScenarioProblems
+from scenarios.complaints import Finding
+from scenarios.problems import Problem, ScenarioProblems, printable
 from scenarios.read import Document, read_document
 from scenarios.rules import Vocabulary, broken_rules
 from scenarios.schema import Scenario
@@ -22,8 +23,28 @@ def prepare(options: RunOptions, catalogue: Catalogue) -> Document:
     traces: dict[int, str] = {}
     found = list(broken_rules(changed, known, None, traces))
     if found:
-        raise ScenarioProblems([document.source.problem(f.path, f.rule, f.remedy, on_key=f.on_key) for f in found])
+        raise ScenarioProblems([_problem(document, finding, options) for finding in found])
     return Document(changed, document.source)
+
+
+TYPED = {
+    ("seed",): "seed",
+    ("target", "url"): "target",
+    ("target", "model"): "model",
+    ("target", "metrics"): "metrics",
+    ("target", "pid"): "pid",
+    ("phases", "trial"): "minutes",
+}
+"""What the options of a run set in a scenario."""
+
+
+def _problem(document: Document, finding: Finding, options: RunOptions) -> Problem:
+    """At its place in the file, or by the option that was typed: the file is not to blame for that."""
+    option = TYPED.get(tuple(str(step) for step in finding.path))
+    given = getattr(options, option) if option is not None else None
+    if given is None:
+        return document.source.problem(finding.path, finding.rule, finding.remedy, on_key=finding.on_key)
+    return Problem(printable(f"--{option} {given}"), 0, 0, "", "", finding.rule, finding.remedy)
 
 
 def vocabulary(catalogue: Catalogue) -> Vocabulary:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faults import SpecError, resolve
+from faults import SpecError
 from harness import conclude
 from harness.cli.exits import Exit, Refusal, Trouble
 from harness.costs import cost_table
@@ -85,10 +85,9 @@ def _drive(word: str, options: RunOptions) -> Drive:
 def _hidden(options: RunOptions, plan: Plan) -> list[Occurrence]:
     """Faults beside the plan; the judges must find out by themselves."""
     try:
-        found = undeclared(options.undeclared, plan.scenario.seed)
-        resolve([occurrence.spec for occurrence in found], plan.catalogue)
+        found = undeclared(options.undeclared, plan.scenario.seed, plan.catalogue)
     except SpecError as error:
-        raise Refusal(f"--undeclared: {error}") from error
+        raise Refusal("\n".join(f"--undeclared: {problem}" for problem in error.problems)) from error
     if found and "arm" not in plan.capabilities:
         raise Refusal("--undeclared arms a point inside the built-in runtime, and this target is not ours")
     return found
@@ -111,7 +110,8 @@ def make_directory(options: RunOptions, plan: Plan) -> Path:
         plan.write(directory / "plan.json")
         _point_latest(directory)
     except OSError as error:
-        raise Trouble(f"the run directory {directory} can't be written: {error}") from error
+        why = error.strerror or error
+        raise Trouble(f"the run directory {directory} can't be written: {why}; give another --runs-dir") from error
     return directory
 
 

@@ -30,8 +30,14 @@ def find(name_or_path: str | Path) -> Path:
     if "/" not in given and shipped.is_file():
         return shipped
     path = Path(name_or_path)
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+        if path.is_dir():
+            raise ScenarioProblems([Problem(given, 0, 0, "", "", "this is a folder", "give one TOML file of it")])
+    except OSError as error:  # a folder on the way that we may not look into
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioProblems([Problem(given, 0, 0, "", "", f"cannot look for the scenario: {reason}", "")]) from None
     close = get_close_matches(path.stem, names(), 1, 0.6)
     remedy = f'did you mean "{close[0]}"?' if close else f"a path, or one of: {', '.join(names())}"
     raise ScenarioProblems([Problem(given, 0, 0, "", "", "no such file, and no scenario of this name", remedy)])

@@ -85,10 +85,13 @@ def run(
     report_only: ReportOnly = False,
 ) -> int:
     """Run a scenario, judge it, and write its report."""
+    from harness.cli.asked import refused
     from harness.cli.trial import trial
 
     hosts, hidden = tuple(allow_host or ()), tuple(undeclared or ())
-    return trial(replace(asked, allow_hosts=hosts, undeclared=hidden, runs_dir=runs_dir), report_only=report_only)
+    with refused():
+        asked = replace(asked, allow_hosts=hosts, undeclared=hidden, runs_dir=runs_dir)
+    return trial(asked, report_only=report_only)
 
 
 @app.command(epilog=HELP)

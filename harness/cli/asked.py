@@ -8,7 +8,8 @@ gives `plan` the options of `asked`, and before it runs, what was typed as one R
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,10 +52,9 @@ def asked(
     costs: Costs = None,
 ) -> "RunOptions":
     """What was typed. Raises Refusal."""
-    from harness.cli.exits import Refusal
     from harness.options import RunOptions
 
-    try:
+    with refused():
         return RunOptions(
             scenario,
             seed=seed,
@@ -66,6 +66,15 @@ def asked(
             virtual=virtual,
             costs=costs,
         )
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """What a record of options refuses is the person's mistake, told without a traceback."""
+    from harness.cli.exits import Refusal
+
+    try:
+        yield
     except ValueError as problem:
         raise Refusal(str(problem)) from None
 

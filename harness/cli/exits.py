@@ -59,6 +59,9 @@ def guarded(work: Callable[[], int], err: TextIO) -> int:
 
 def _uncaught(error: BaseException, err: TextIO) -> int:
     """Mistakes that carry a text for people keep it; the rest is ours, and its traceback goes into a file."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
+        print(error.format_message(), file=err)  # type: ignore[attr-defined]
+        return Exit.USAGE
     if hasattr(error, "format_message"):  # the command-line library's own refusals, wherever it keeps their class
         context = getattr(error, "ctx", None)
         if context is not None:

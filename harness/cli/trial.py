@@ -60,6 +60,8 @@ def digested(run: str, runs_dir: Path, *, tables: bool) -> int:
     from harness.record.digest import digest, table_digests
 
     database = run_dirs.find(run, runs_dir) / "run.sqlite"
+    if not database.is_file():
+        raise Refusal(f"{database.parent} is not a run: it holds no run.sqlite")
     try:
         if tables:
             for table, value in table_digests(database).items():

@@ -36,9 +36,12 @@ def describe(plan: Plan, costs: str | None = None) -> Iterator[str]:
     notes = [need for need in plan.needs if need.state is NeedState.PLANNED and need.note]
     for need in notes:
         yield from _wrapped(f"judge {need.judge}: ", need.note or "")
+    absent: dict[tuple[str | None, str | None], list[str]] = {}
     for need in plan.needs:
         if need.state is NeedState.NOT_JUDGED:
-            yield from _wrapped("", need.text)
+            absent.setdefault((need.because, need.cure), []).append(need.judge)
+    for (because, cure), names in absent.items():
+        yield from _wrapped("not judged: ", f"{', '.join(names)} ({because}: {cure})")
 
 
 def _phase(plan: Plan, at: int) -> str:

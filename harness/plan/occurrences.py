@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from faults import Catalogue, SpecError, resolve
 from faults.spec import FaultSpec, Scope, When, parse_do
 from harness.drive.switch import Occurrence
 from scenarios.fault import Fault
@@ -16,13 +17,20 @@ def occurrences(scenario: Scenario, trial_s: float) -> list[Occurrence]:
     return sorted(found, key=lambda each: float("inf") if each.at_s is None else each.at_s)
 
 
-def undeclared(lines: Sequence[str], seed: int) -> list[Occurrence]:
+def undeclared(lines: Sequence[str], seed: int, catalogue: Catalogue) -> list[Occurrence]:
     """Faults that the judges are not told of, to test the judges: open for the whole trial, every fifth crossing.
 
-    Raises SpecError for a line that is none.
+    Raises SpecError with every line that is none, or that the catalogue does not permit.
     """
-    when = When(skip=2, interval=5, times=None)
-    specs = [FaultSpec(id=f"hidden{n}", n=0, do=parse_do(line), when=when, seed=seed) for n, line in enumerate(lines)]
+    when, specs, problems = When(skip=2, interval=5, times=None), [], []
+    for n, line in enumerate(lines):
+        try:
+            specs.append(FaultSpec(id=f"hidden{n}", n=0, do=parse_do(line), when=when, seed=seed))
+            resolve(specs[-1:], catalogue)
+        except SpecError as error:
+            problems += [text.removeprefix(f'fault "hidden{n}": ') for text in error.problems]
+    if problems:
+        raise SpecError(problems)
     return [Occurrence(spec, UNDECLARED_AT_S, None) for spec in specs]
 
 

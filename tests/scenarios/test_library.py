@@ -80,3 +80,12 @@ def test_an_unknown_name_suggests_one() -> None:
         library.find("first-soack")
     with pytest.raises(ScenarioProblems, match="a path, or one of: azure-code-replay"):
         library.find("zzz")
+
+
+def test_a_folder_that_can_not_be_looked_into_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    with pytest.raises(ScenarioProblems, match=r"locked/x\.toml  cannot look for the scenario: permission denied"):
+        library.find("locked/x.toml")

@@ -72,6 +72,14 @@ def test_help_takes_less_than_a_third_of_a_second_of_cpu() -> None:
         (("report",), "no run in"),
         (("replay",), "no run in"),
         (("digest",), "no run in"),
+        (("digest", "tests"), "tests is not a run: it holds no run.sqlite"),
+        (("judge", "tests"), "tests is not a run: it holds neither plan.json nor run.sqlite"),
+        (("plan", "tests"), "tests  this is a folder"),
+        (("plan", "clean", "--target", "localhost:80"), "--target localhost:80  a URL starts with http://"),
+        (("plan", "clean", "--pid", "9"), "--pid 9  kind = "),
+        (("run", "clean", "--allow-host", "gpu7"), "--allow-host gpu7: give HOST:PORT"),
+        (("run", "clean", "--allow-host", "http://gpu7:80"), "give HOST:PORT"),
+        (("nightly", "scenarios/library", "--allow-host", "gpu7"), "--allow-host gpu7: give HOST:PORT"),
     ],
 )
 def test_a_mistake_is_4_with_a_remedy_and_no_traceback(
@@ -81,6 +89,30 @@ def test_a_mistake_is_4_with_a_remedy_and_no_traceback(
     assert done.returncode == 4
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_two_undeclared_mistakes_are_told_at_once(seatrial: Seatrial) -> None:
+    typed = ("kv.tak: oom", "nonsense", "kv.take: oom")
+    done = seatrial("run", "clean", "--virtual", *(word for line in typed for word in ("--undeclared", line)))
+    assert done.returncode == 4
+    assert 'did you mean "kv.take"?' in done.stderr
+    assert 'no ":" between point and action' in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_the_command_alone_says_its_help_once_and_is_a_wrong_use(seatrial: Seatrial) -> None:
+    done = seatrial()
+    assert done.returncode == 4
+    assert done.stderr.startswith("Usage: seatrial")
+    assert done.stderr.count("Usage:") == 1
+
+
+def test_a_runs_folder_that_can_not_be_is_3_with_what_to_do(seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = seatrial("run", "clean", "--virtual", "--runs-dir", str(tmp_path / "file"))
+    assert done.returncode == 3
+    assert done.stderr.rstrip().endswith("can't be written: Not a directory; give another --runs-dir")
+    assert "Errno" not in done.stderr
 
 
 def test_python_dash_o_is_refused(seatrial: Seatrial) -> None:

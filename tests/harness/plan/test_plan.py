@@ -196,3 +196,9 @@ def test_drawn_load_has_no_curve_in_the_plan():
 def test_drawn_load_brings_the_rest_of_the_warmup_when_the_trace_is_over(tmp_path: Path):
     mixed = SMALL.replace('{ id = "chat", rate = "2/s" }', '{ id = "chat", rate = "2/s" }, ' + trace_of(tmp_path, [6]))
     assert plan_of(mixed).phases[0].planned_s == pytest.approx(2.0)
+
+
+def test_judges_that_lack_the_same_are_told_together():
+    lines = [line for line in describe(plan_of(SMALL)) if line.startswith("not judged")]
+    assert len(lines) == 2  # recovery, and the trends
+    assert "leak.rss_anon, leak.fds, leak.threads, leak.kv_live (8 periods" in " ".join(lines)
