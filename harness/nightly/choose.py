@@ -36,23 +36,30 @@ class Chosen:
 def choose(folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool) -> Chosen:
     """Raises Refusal with everything that is wrong, before anything is started."""
     files = _files(folder)
-    jobs, skipped, wrong = [], [], []
+    jobs, skipped, wrong, bad = [], [], [], 0
     seen: dict[str, str] = {}
     for file in files:
         options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts)
         try:
             name, drive, wall_s = _looked_at(options, skip_live=only_virtual)
         except (ScenarioProblems, Refusal) as problem:
-            wrong.append(str(problem) if isinstance(problem, ScenarioProblems) else f"{file.name}: {problem}")
+            wrong += (
+                [each.render() for each in problem.problems]
+                if isinstance(problem, ScenarioProblems)
+                else [f"{file.name}: {problem}"]
+            )
+            bad += 1
             continue
-        wrong += [f"{file.name}: {text}" for text in _name_problems(name, seen)]
+        named = [f"{file.name}: {text}" for text in _name_problems(name, seen)]
+        wrong, bad = wrong + named, bad + bool(named)
         seen[name] = file.name
         if only_virtual and drive != "virtual":
             skipped.append(name)
         else:
             jobs.append(Job(name, options, wall_s_max=wall_s * 1.2 + ROOM_S))
     if wrong:
-        raise Refusal("\n".join((f"nothing was started: {len(wrong)} of {len(files)} scenarios are not sound", *wrong)))
+        are = "is not" if bad == 1 else "are not"
+        raise Refusal("\n".join((f"nothing was started: {bad} of {len(files)} scenarios {are} sound", *wrong)))
     if not jobs:
         raise Refusal(f'no scenario of {folder} has drive = "virtual": leave --only-virtual out, or add one')
     return Chosen(tuple(jobs), tuple(skipped))

@@ -190,7 +190,9 @@ def _standing(rows: Sequence[Row], controls: Sequence[Found], interrupted: str |
     """FAIL > UNKNOWN > PASS. A control that was not seen makes the night UNKNOWN, and never hides a FAIL."""
     because = [f"{found.control.name} was not seen: {found.text}" for found in controls if not found.seen]
     if interrupted:
-        because.append(f"{interrupted} received: {sum(row.state is None for row in rows)} scenarios were not run")
+        left = sum(row.state is None for row in rows)
+        count = {0: "after the last scenario had begun", 1: "1 scenario was not run"}
+        because.append(f"{interrupted} received: {count.get(left, f'{left} scenarios were not run')}")
     if any(row.state is State.FAIL for row in rows):
         return State.FAIL, tuple(because)
     if because or any(row.state is not State.PASS for row in rows):

@@ -16,6 +16,7 @@ from harness.nightly.compare import NIGHTS_READ, Night, compare
 from harness.nightly.make import make
 from harness.nightly.store import Store
 from harness.nightly.trial import Trial
+from harness.options import RunOptions
 from harness.report.sanitise import one_line, terminal
 
 NIGHTS_FOLDER = "nights"
@@ -34,6 +35,7 @@ class Asked:
     """YYYY-MM-DD; None: tonight."""
 
     def __post_init__(self) -> None:
+        RunOptions("each of them", allow_hosts=self.allow_hosts)  # refuses what is no HOST:PORT
         if self.night is not None:
             try:
                 datetime.strptime(self.night, "%Y-%m-%d")  # noqa: DTZ007  a date, no moment
@@ -53,7 +55,8 @@ def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], N
             (folder / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise Refusal(f"{folder} can't be made: {problem.strerror}") from None
-        say(f"night of {night}: {len(chosen.jobs)} scenarios and {len(jobs) - len(chosen.jobs)} controls on {here}")
+        scenarios = "1 scenario" if len(chosen.jobs) == 1 else f"{len(chosen.jobs)} scenarios"
+        say(f"night of {night}: {scenarios} and {len(jobs) - len(chosen.jobs)} controls on {here}")
         with Stop() as stop:
             try:
                 _run(jobs, night, here, folder / "logs", store, stop, say)

@@ -77,3 +77,14 @@ def test_the_library_is_a_sound_night(tmp_path: Path) -> None:
     for name in ("pr-cut-and-oom", "clean", "pool-oom"):
         (tmp_path / f"{name}.toml").write_text(library.find(name).read_text())
     assert [job.scenario for job in chosen(tmp_path).jobs] == ["clean", "pool-oom", "pr-cut-and-oom"]
+
+
+def test_a_scenario_with_many_problems_is_one_that_is_not_sound(tmp_path: Path) -> None:
+    put(tmp_path, "a.toml", "good")
+    (tmp_path / "b.toml").write_text("schema = 1")
+    with pytest.raises(Refusal) as caught:
+        chosen(tmp_path)
+    said = str(caught.value)
+    assert said.startswith("nothing was started: 1 of 2 scenarios is not sound\n")
+    assert said.count("nothing was started") == 1
+    assert said.count("this key is required") == 4

@@ -170,3 +170,13 @@ def test_a_night_is_the_fold_of_its_scenarios_and_controls(states: list[State], 
 def test_a_commit_in_the_middle_of_the_night_shows(commits: str, told: int) -> None:
     trials = [[trial(TONIGHT, commit=each * 40)] for each in commits]
     assert len(night_of(*trials).commits) == told
+
+
+def test_what_an_interrupted_night_left_out_is_counted_in_words() -> None:
+    def because(*not_run: str) -> str:
+        known = [("chat", nights(PASS)), *((name, ()) for name in not_run)]
+        return compare(TONIGHT, HOST, known, awake(), interrupted="SIGINT").because[-1]
+
+    assert because() == "SIGINT received: after the last scenario had begun"
+    assert because("a") == "SIGINT received: 1 scenario was not run"
+    assert because("a", "b") == "SIGINT received: 2 scenarios were not run"
