@@ -1,0 +1,43 @@
+"""The benchmark takes out what it says, and nothing else; else its shares would be of something else."""
+
+from unittest import mock
+
+import pytest
+
+from benchmarks import cost_of_care
+from runtime.contract.binder import Binder
+from runtime.core.ledger import Ledger
+from runtime.memory.tags import TagPlane
+from runtime.models.config import read_config
+from runtime.models.decoder import Decoder
+from runtime.models.default import default_model
+from runtime.models.kv import PagedKv
+from runtime.models.loader import load_weights
+from runtime.models.paged import PagedModel
+
+WATCHED = {"contract": (Binder, "check_or_rebuild"), "tags": (TagPlane, "stamp"), "ledger": (Ledger, "acquire")}
+
+
+@pytest.mark.parametrize("name", cost_of_care.CONTENDERS)
+def test_a_contender_lacks_its_parts_and_no_other(name: str) -> None:
+    directory = default_model()
+    config = read_config(directory)
+    model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, 16, cost_of_care.BLOCK_TOKENS))
+    missing = cost_of_care.CONTENDERS[name]
+    calls = {part: 0 for part in WATCHED}
+    patches = []
+    for part, (owner, method) in WATCHED.items():
+        plain = getattr(owner, method)
+
+        def counted(self, *given, part=part, plain=plain, **named):  # type: ignore[no-untyped-def]
+            calls[part] += 1
+            return plain(self, *given, **named)
+
+        patches.append(mock.patch.object(owner, method, counted))
+    for patch in patches:
+        patch.start()
+    try:
+        assert cost_of_care.decode(model, 16, rows=2, steps=4, missing=missing) > 0
+    finally:
+        mock.patch.stopall()
+    assert {part for part, count in calls.items() if count == 0} == set(missing)
