@@ -100,11 +100,11 @@ class Classes:
         )
 
     def slide(self, place: Place, alignment: int) -> Place | None:
-        """See Placement. A block has no bytes of its own to slide over: its run is whole."""
-        return None if place.home else self._below.slide(place, alignment)
+        """See Placement."""
+        return self._below.slide(place, alignment)
 
     def distance(self, place: Place) -> int:
-        """See Placement."""
+        """See Placement. A block does not slide: it has no bytes of its own to slide over."""
         return 0 if place.home else self._below.distance(place)
 
     def rank(self, place: Place) -> tuple[int, int, int]:

@@ -124,7 +124,7 @@ class Extents:
         else:
             to = (stop - place.bytes) & -max(alignment, GRANULE)
         moved = Place(segment, to, place.bytes)
-        if not start <= to <= stop - place.bytes or self.distance(moved) <= self.distance(place):
+        if self.distance(moved) <= self.distance(place):
             return None
         if abs(to - offset) < place.bytes:
             self.put_back(place)

@@ -72,15 +72,15 @@ class Whole:
 
     def slide(self, place: Place, alignment: int) -> Place | None:
         """See Placement."""
-        return None if place.segment in self._taken else self._below.slide(place, alignment)
+        return self._below.slide(place, alignment)
 
     def rank(self, place: Place) -> tuple[int, int, int]:
         """See Placement."""
-        return (0, 0, 0) if place.segment in self._taken else self._below.rank(place)
+        return self._below.rank(place)
 
     def distance(self, place: Place) -> int:
-        """See Placement."""
-        return 0 if place.segment in self._taken else self._below.distance(place)
+        """See Placement. Where there is no hole nothing slides, so not in a whole segment."""
+        return self._below.distance(place)
 
     def tidy(self) -> None:
         """See Placement."""

@@ -99,6 +99,11 @@ def test_a_budget_is_spent_on_the_side_where_it_buys_most():
     assert (laid.defrag(5), laid.moved) == (["AABB....CCCC.DDDD"], "B")
 
 
+def test_a_budget_is_spent_where_the_hole_is_largest_already():
+    laid = Laid("AAAAA.BBBB..", "CCCC.DDDD...")
+    assert (laid.defrag(4), laid.moved) == (["AAAAA.BBBB..", "CCCCDDDD...."], "D")
+
+
 def test_a_span_that_is_over_the_budget_does_not_stop_a_smaller_one():
     laid = Laid("A.B....CDDDD...")
     assert (laid.defrag(1), laid.moved) == (["ACB.....DDDD..."], "C")

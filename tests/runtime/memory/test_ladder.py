@@ -87,6 +87,16 @@ def test_a_defrag_moves_no_more_than_the_wish_needs():
     assert bench.env.marks.total["memory.defrag"] == 2
 
 
+def test_a_defrag_moves_all_where_some_bytes_are_too_few():
+    bench = Bench(total_kib=16 * 1024, segment_kib=16 * 1024)
+    pool = Retry(bench.pool, bench.env, ladder(bench.env, bench.pool, move=stay))
+    spans = [pool.alloc(ask(kib * KIB)) for _ in range(5) for kib in (200, 3000)]
+    for span in spans[::2]:
+        pool.free(span, None)
+    pool.alloc(ask(900 * KIB))
+    assert bench.env.marks.total["memory.defrag"] == 1
+
+
 def test_room_that_is_still_in_limbo_helps_the_next_request_only():
     bench = Bench()
     ticket = bench.launch()

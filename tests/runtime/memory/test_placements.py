@@ -201,6 +201,13 @@ def test_defrag_drains_sparse_runs_into_earlier_ones():
     assert bench.pool.defrag(move, None) == 0, "what is packed was moved again"
 
 
+def test_a_block_does_not_slide_out_of_its_run():
+    bench = Bench()
+    before, _ = bench.pool.alloc(ask(256)), bench.pool.alloc(ask(1024))
+    bench.pool.free(before, None)
+    assert bench.pool.defrag(stay, None, overlap=True) == 0
+
+
 def test_a_refill_is_no_hit_though_its_segment_was_there():
     bench = Bench()
     for size_bytes in (100, 1000, 10_000):

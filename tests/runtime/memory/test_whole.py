@@ -94,6 +94,13 @@ def test_a_span_that_would_waste_its_last_page_shares():
     assert pool.usage().held_bytes == (33 + 64 + 1) * KIB
 
 
+def test_a_defrag_moves_no_span_out_of_its_own_segment():
+    pool, _ = made()
+    for kib in (16, 15, 15, 15):
+        pool.alloc(ask(kib * KIB))
+    assert pool.defrag(lambda old, new, size_bytes: None, None, overlap=True) == 0
+
+
 def test_a_defrag_packs_what_shares_and_leaves_the_whole_alone():
     pool, bench = made()
     whole = pool.alloc(ask(32 * KIB))
