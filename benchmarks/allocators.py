@@ -8,7 +8,8 @@
     python benchmarks/allocators.py --only kinds    what six pools buy beside one
     python benchmarks/allocators.py --only kv       contiguous, paged, paged and chunked KV on one trace
 
-Speed: rounds go A B C ... A B C ...; the best round is printed, with the median, since others use this machine too.
+Speed: rounds go A B C ... A B C ...; the best round is printed, with the median, since others use this machine too. The
+floor is what Python takes for the two calls and the span alone.
 
 What the others measure is said at the head of allocators_<table>.py.
 """
@@ -29,6 +30,7 @@ from benchmarks.allocators_kv import kv
 from benchmarks.allocators_moves import moves
 from benchmarks.allocators_policies import policies
 from benchmarks.allocators_trace import trace
+from runtime.core.ports import Ticket
 from runtime.memory.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
 from runtime.memory.arena import Arena
 from runtime.memory.classes import Classes
@@ -39,8 +41,9 @@ from runtime.memory.placement import Placement
 from runtime.memory.pool import Pool
 from runtime.memory.ring import Ring
 from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope
+from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.upstream import Reserve, Segments
+from runtime.memory.whole import Whole
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -102,15 +105,30 @@ def _ways() -> dict[str, Callable[[int], None]]:
 
         return way
 
-    small, large = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB))
+    class Floor:
+        def alloc(self, request: AllocRequest) -> Span:
+            return Span("floor", 0, 0, request.bytes, 1)
+
+        def free(self, span: Span, after: Ticket | None) -> None:
+            return
+
+    def floor(loops: int) -> None:
+        pool = Floor()
+        for _ in range(loops):
+            pool.free(pool.alloc(small), None)
+
+    small, large, whole = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB, 2 * MIB))
     step = AllocRequest(KIB, lifetime=Lifetime.GRAPH)
     env = real_env()
     return {
+        "floor: two calls and a span": floor,
         "arena 1 KiB, reset each 100": steps(_pool("arena", lambda one: Arena(one)), step),
         "ring 1 KiB": pairs(_pool("ring", Ring), small),
         "size classes 1 KiB": pairs(_pool("classes", lambda one: Classes(Extents(one))), small),
         "  Limit, Fault, Retry, Stats": pairs(_stack(told=False), small),
         "  and Track, Log": pairs(_stack(told=True), small),
+        "  over whole segments": pairs(_pool("classes", lambda one: Classes(Whole(one, Extents(one)))), small),
+        "whole segment 2 MiB": pairs(_pool("whole", lambda one: Whole(one, Extents(one))), whole),
         "size classes 1 MiB (extents)": pairs(_pool("classes", lambda one: Classes(Extents(one))), large),
         "KV page 1 KiB": pairs(PagedSpans(env, PagedPool(env, 64, 16), KIB), small),
         "torch.empty 1 KiB, CPU": tensors(KIB),
