@@ -38,6 +38,7 @@ def _one(fault: str, n: int, armings: Sequence[Sequence[Any]], fire_rows: int, d
     if heal_ns is None and arm_ns is not None and not _persists(spec):
         heal_ns = next((death for death in deaths if death >= arm_ns), None)
         healed_by = healed_by if heal_ns is None else RESTART
+    fired = max(sum(count or 0 for count in fires), fire_rows)
     return FaultRow(
         id=fault,
         n=n,
@@ -45,8 +46,8 @@ def _one(fault: str, n: int, armings: Sequence[Sequence[Any]], fire_rows: int, d
         first_ns=min((ns for ns in firsts if ns is not None), default=None),
         heal_ns=heal_ns,
         healed_by=healed_by,
-        hits=sum(count or 0 for count in hits),
-        fired=max(sum(count or 0 for count in fires), fire_rows),
+        hits=max(sum(count or 0 for count in hits), fired),  # a killed process never told its last hits
+        fired=fired,
         fired_min=int(fired_min or 1),
         state=state,
     )

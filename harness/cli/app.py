@@ -118,7 +118,7 @@ def nightly(
 
 @app.command(epilog=HELP)
 def check(
-    scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO...", help="Files or library names.")],
+    scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO", help="Files or library names.")],
 ) -> int:
     """Say all that is wrong with scenarios.
 

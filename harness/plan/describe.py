@@ -1,5 +1,6 @@
 """The plan in a few lines of at most 80 columns: what will happen, what it costs, what will not be judged and why."""
 
+import re
 import shlex
 import textwrap
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from assertions.judge import NeedState
 from harness.plan.plan import Plan
 
 COLUMNS = 80
+_UNIT = re.compile(r"(\d) (?=(?:s|ms|%|replies|requests|tokens)\b)")
 
 
 def describe(plan: Plan, costs: str | None = None) -> Iterator[str]:
@@ -15,7 +17,7 @@ def describe(plan: Plan, costs: str | None = None) -> Iterator[str]:
     scenario = plan.scenario
     words = shlex.join(scenario.target.command)
     where = scenario.target.url or (f"`{words}`" if words else "the built-in runtime")
-    yield f"{scenario.name}: {where}, seed {scenario.seed}, drive {scenario.drive}"
+    yield from _wrapped(f"{scenario.name}: ", f"{where}, seed {scenario.seed}, drive {scenario.drive}")
     yield from _wrapped("a FAIL would mean: ", scenario.means)
     yield from _wrapped("phases: ", ", ".join(_phase(plan, at) for at in range(len(plan.phases))))
     for load in plan.scenario.load:
@@ -23,14 +25,14 @@ def describe(plan: Plan, costs: str | None = None) -> Iterator[str]:
         rate = "as fast as its users"
         if seen.rate_mean is not None:
             rate = f"{seen.rate_mean:.3g}/s, at most {seen.rate_max:.3g}/s"
-        yield f"load {load.id}: {load.arrivals}, {rate}"
+        yield from _wrapped(f"load {load.id}: ", f"{load.arrivals}, {rate}")
     for occurrence in plan.occurrences:
         when = f"after {occurrence.after}" if occurrence.after else f"{occurrence.at_s:g} s into the trial"
         lasting = ", until healed and over restarts" if occurrence.spec.persist else ""
         yield from _wrapped(
             f"fault {occurrence.spec.id}#{occurrence.spec.n}: ", f"{occurrence.spec.do}, {when}{lasting}"
         )
-    yield f"cost: {_cost(plan)}"
+    yield from _wrapped("cost: ", _cost(plan))
     if costs is not None:
         yield from _wrapped("device: ", costs)
     notes = [need for need in plan.needs if need.state is NeedState.PLANNED and need.note]
@@ -57,9 +59,12 @@ def _cost(plan: Plan) -> str:
     if cost.requests is None:
         return f"about {cost.wall_s:.0f} s; how many requests is up to the target"
     tokens = (cost.prompt_tokens or 0.0) + (cost.output_tokens or 0.0)
-    wall = f"{cost.wall_s:.0f} s (at most {cost.wall_s_max:.0f} s)"
-    return f"about {cost.requests:.0f} requests, {tokens:.0f} tokens, {wall}"
+    wall = f"{cost.wall_s:,.0f} s (at most {cost.wall_s_max:,.0f} s)"
+    return f"about {cost.requests:,.0f} requests, {tokens:,.0f} tokens, {wall}"
 
 
 def _wrapped(lead: str, text: str) -> list[str]:
-    return textwrap.wrap(lead + text, COLUMNS, subsequent_indent="  ")
+    """A number stays beside its unit."""
+    whole = _UNIT.sub("\\1\N{NO-BREAK SPACE}", lead + text)
+    lines = textwrap.wrap(whole, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

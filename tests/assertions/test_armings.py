@@ -88,3 +88,12 @@ def test_a_refusal_before_the_restart_is_allowed_by_the_fault_that_was_armed_aga
     )  # fmt: skip
     assert run.judged("answered").state is State.PASS
     assert run.judged("recovery").state is State.PASS
+
+
+def test_hits_are_never_fewer_than_fires_of_which_a_killed_process_left_the_rows() -> None:
+    run = Recorded()
+    armed(run, 10, persist=True, first_s=11, hits=1, fired=1, state="fired")
+    for at_s in range(11, 20):
+        run.add("fire", fault="f", n=0, t_ns=at_s * S, hit=at_s - 10, point="kv.take", proof="called")
+    (row,) = run.history().faults
+    assert (row.hits, row.fired) == (9, 9)

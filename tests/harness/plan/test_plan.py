@@ -202,3 +202,12 @@ def test_judges_that_lack_the_same_are_told_together():
     lines = [line for line in describe(plan_of(SMALL)) if line.startswith("not judged")]
     assert len(lines) == 2  # recovery, and the trends
     assert "leak.rss_anon, leak.fds, leak.threads, leak.kv_live (8 periods" in " ".join(lines)
+
+
+def test_plan_is_told_in_lines_that_a_narrow_terminal_holds_with_numbers_beside_their_units():
+    for recovery in range(5, 40):  # so that some number falls on every column
+        text = SMALL.replace('recovery = "5s"', f'recovery = "{recovery * 111}s"').replace('"60s"', '"600000s"')
+        lines = list(describe(plan_of(text)))
+        assert max(map(len, lines)) <= 80
+        assert not [line for line in lines if line.lstrip().startswith(("s,", "s ", "replies", "tokens", "requests"))]
+    assert any("requests, " in line and "1,2" in line for line in lines)  # thousands can be read
