@@ -21,6 +21,7 @@ class Knobs:
     model: str | None = None
     """A Hugging Face directory; None is the embedded default."""
     kv_blocks: int = 512
+    """0: half of what the device says is free. In virtual time it must be given."""
     block_tokens: int = 16
     token_budget: int = 512
     """New tokens a step, over all rows."""
@@ -84,7 +85,7 @@ def read_knobs(given: Mapping[str, object]) -> Knobs:
     return Knobs(**given)  # type: ignore[arg-type]
 
 
-_MAY_BE_ZERO = ("threads", "seed", "swap_blocks")
+_MAY_BE_ZERO = ("threads", "seed", "swap_blocks", "kv_blocks")
 _SHARES = ("expected_output",)
 _WORDS = {"preemption": tuple(Mode)}
 

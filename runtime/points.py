@@ -2,6 +2,7 @@
 
 from faults import Catalogue
 from runtime.contract.points import POINTS as CONTRACT
+from runtime.device.mem_info import POINTS as MEM_INFO
 from runtime.device.points import POINTS as DEVICE
 from runtime.memory.alloc_points import POINTS as ALLOC
 from runtime.memory.points import POINTS as MEMORY
@@ -10,7 +11,7 @@ from runtime.scheduling.points import POINTS as SCHEDULING
 from runtime.server.points import POINTS as SERVER
 
 PLANNED = tuple(
-    "device.event.record device.event.wait device.mem_info "
+    "device.event.record device.event.wait "
     "graph.capture graph.instantiate graph.replay graph.address compile.pass compile.load weights.unpack "
     "group.quota group.teardown watchdog.timer cancel.deliver clock.jump".split()
 )
@@ -19,7 +20,7 @@ PLANNED = tuple(
 def catalogue() -> Catalogue:
     """A fresh catalogue, so that two runs in one process share nothing."""
     made = Catalogue()
-    for point in (*CONTRACT, *MEMORY, *ALLOC, *SCHEDULING, *DEVICE, *MODELS, *SERVER):
+    for point in (*CONTRACT, *MEMORY, *ALLOC, *SCHEDULING, *DEVICE, *MEM_INFO, *MODELS, *SERVER):
         made.declare(point)
     made.planned(PLANNED)
     return made
@@ -29,6 +30,7 @@ MARKS = frozenset(
     "contract.violation contract.rebuilt contract.cache_refused kv.out_of_blocks kv.evict kv.preempt kv.reject "
     "kv.unpublished kv.tag_breach admit.refused cancel.delivered engine.step_repeated engine.step_failed "
     "device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error "
-    "swap.out swap.in swap.refused swap.failed memory.out_of_memory memory.reject memory.defrag_failed".split()
+    "swap.out swap.in swap.refused swap.failed memory.out_of_memory memory.reject memory.defrag_failed "
+    "memory.pressure".split()
 )
 """What the runtime counts by name; a test holds this list against the code."""

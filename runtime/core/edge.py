@@ -83,7 +83,7 @@ def end_of(failure: RuntimeFailure) -> End:
     return End(outcome, failure.http, failure.code, str(failure))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """What the engine knows of a request when it ends; the server adds how the answer was delivered."""
 
@@ -98,7 +98,7 @@ class Ended:
     preempted: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """News of one request in one step: new tokens, or its end, or both."""
 
@@ -148,6 +148,8 @@ class Mailbox:
 
     def take(self) -> list[Mail]:
         """All mail, oldest first."""
+        if not self._stirred and not self._mail:  # as in most turns of a virtual run; who comes now stirs again
+            return []
         with self._condition:
             mail = list(self._mail)
             self._mail.clear()

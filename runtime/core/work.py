@@ -87,7 +87,7 @@ class Copy:
         return f"swap {self.way} of {self.request_id}, {len(self.blocks)} blocks"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """What a request holds to be in its KV before this launch, from its own tokens and never from the plan."""
 
@@ -112,7 +112,7 @@ class Breach:
     """"generation": it was given away meanwhile; "content": other, missing, moved or stale tags."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sampled:
     """One drawn token with what its client asked to see."""
 

@@ -47,6 +47,11 @@ class SwapSpace:
         """Of the host pool."""
         return self._host.name
 
+    @property
+    def count(self) -> int:
+        """Owners with KV here."""
+        return len(self._held)
+
     def out(self, owner: str, blocks: Sequence[int], *, group: str, phase: str) -> Swapped:
         """Send the KV in `blocks` to the host and give them up. Raises SwapRefused, and then nothing has changed."""
         faults = self._env.faults

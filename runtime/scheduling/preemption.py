@@ -51,6 +51,11 @@ class Preemption:
         self._mode = mode
         self._refuse = refuse
 
+    @property
+    def swapped(self) -> int:
+        """Requests with KV on the host."""
+        return 0 if self._swap is None else self._swap.count
+
     def forced(self) -> bool:
         """Whether a fault wants somebody preempted now."""
         faults = self._env.faults

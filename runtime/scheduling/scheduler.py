@@ -104,13 +104,12 @@ class Scheduler:
         full = request.computed // self._pool.block_tokens
         if full <= request.published or not self._pool.prefix_cache:
             return
-        pool, group, phase = self._pool, request.submit.group, request.stage
-        keys = request.keys_of(full)
-        for at in range(request.published, full):
-            block, generation = request.blocks[at], request.generations[at]
-            pool.publish(request.id, block, generation, keys[at], group=group, phase=phase)
-            if not pool.index.knows(keys[at]):
-                self._env.marks.hit("kv.unpublished")
+        fresh = slice(request.published, full)
+        keys, group, phase = request.keys_of(full), request.submit.group, request.stage
+        blocks, generations = request.blocks[fresh], request.generations[fresh]
+        lost = self._pool.publish_all(request.id, blocks, generations, keys[fresh], group=group, phase=phase)
+        if lost:
+            self._env.marks.hit("kv.unpublished", lost)
         request.published = full
 
     def learn(self, batch: Batch, took_ns: int) -> None:

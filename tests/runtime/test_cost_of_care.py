@@ -24,13 +24,13 @@ def test_a_contender_lacks_its_parts_and_no_other(name: str) -> None:
     config = read_config(directory)
     model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, 16, cost_of_care.BLOCK_TOKENS))
     missing = cost_of_care.CONTENDERS[name]
-    calls = {part: 0 for part in WATCHED}
+    calls = dict.fromkeys(WATCHED, 0)
     patches = []
     for part, (owner, method) in WATCHED.items():
         plain = getattr(owner, method)
 
         def counted(self, *given, part=part, plain=plain, **named):  # type: ignore[no-untyped-def]
-            calls[part] += 1
+            calls[part] += part != "ledger" or given[0] == "kv"  # the device's own pools have a ledger too
             return plain(self, *given, **named)
 
         patches.append(mock.patch.object(owner, method, counted))
