@@ -12,9 +12,9 @@ Freed pieces merge at once (boundary tags, Knuth 1968), so an empty segment is a
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from runtime.memory.failures import OutOfMemory
+from runtime.memory.gaps import Hole, Plan, plan
 from runtime.memory.placement import Place, aligned
 from runtime.memory.spans import Lifetime
 from runtime.memory.upstream import Segments
@@ -22,17 +22,6 @@ from runtime.memory.upstream import Segments
 GRANULE = 256
 HIGH_FROM_BYTES = 4 * 1024 * 1024
 """Where the seed's own `align_size` draws the line between its two sizes."""
-
-
-class _Plan(NamedTuple):
-    """What a defragmentation does with one segment."""
-
-    seat: tuple[int, int]
-    """The fuller a segment the smaller, so that spans leave the emptier ones for it."""
-    gap: tuple[int, int]
-    """The largest hole: all others are driven into it."""
-    reach: tuple[int, int]
-    """Between these, spans slide away from the gap."""
 
 
 class Extents:
@@ -51,7 +40,7 @@ class Extents:
         self._ends: dict[tuple[int, int], int] = {}
         self._starts: dict[tuple[int, int], int] = {}
         self._free_bytes = 0
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[int, Plan] = {}
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
         """See Placement. Older segments first: the newest can then empty and be given back."""
@@ -84,19 +73,11 @@ class Extents:
         self._add_hole(segment, start, end)
 
     def settle(self, bytes_max: float) -> None:
-        """See Placement. From the largest hole outwards, always to the neighbouring hole that costs the fewest bytes
-        for each byte won; segments with the largest hole spend first."""
-        holes: dict[int, list[tuple[int, int]]] = {segment: [] for segment in self._segments.bytes_of}
-        for (segment, start), end in sorted(self._ends.items()):
-            holes[segment].append((start, end))
-        free = {segment: sum(end - start for start, end in each) for segment, each in holes.items()}
-        left_bytes = bytes_max
-        self._plans = {}
-        for segment in sorted(holes, key=lambda one: max(map(_length, holes[one]), default=0), reverse=True):
-            each, whole = holes[segment], self._segments.bytes_of[segment]
-            gap = max(each, key=_length, default=(whole, whole))
-            left_bytes, reach = _reach(each, left_bytes)
-            self._plans[segment] = _Plan((free[segment] - whole, segment), gap, reach)
+        """See Placement."""
+        holes: dict[int, list[Hole]] = {segment: [] for segment in self._segments.bytes_of}
+        for segment, start in self._holes:
+            holes[segment].append((start, self._ends[segment, start]))
+        self._plans = plan(self._segments.bytes_of, holes, bytes_max)
 
     def better(self, place: Place, alignment: int) -> Place | None:
         """See Placement: nearer to the end that its size belongs to, or in a fuller segment."""
@@ -135,10 +116,10 @@ class Extents:
 
     def distance(self, place: Place) -> int:
         """See Placement."""
-        plan = self._plans[place.segment]
-        if place.offset < plan.reach[0] or plan.reach[1] < place.end:
+        one = self._plans[place.segment]
+        if place.offset < one.reach[0] or one.reach[1] < place.end:
             return 0
-        return plan.gap[0] - place.offset if place.end <= plan.gap[0] else place.end - plan.gap[1]
+        return one.gap[0] - place.offset if place.end <= one.gap[0] else place.end - one.gap[1]
 
     def tidy(self) -> None:
         """Nothing is kept apart: pieces merge as they come back."""
@@ -213,26 +194,3 @@ class Extents:
     def _drop_hole(self, segment: int, start: int) -> None:
         del self._holes[bisect_left(self._holes, (segment, start))]
         del self._starts[segment, self._ends.pop((segment, start))]
-
-
-def _length(hole: tuple[int, int]) -> int:
-    return hole[1] - hole[0]
-
-
-def _reach(holes: list[tuple[int, int]], left_bytes: float) -> tuple[float, tuple[int, int]]:
-    """How far from the largest of `holes` spans can slide for `left_bytes`, and what is left of those then."""
-    if not holes:
-        return left_bytes, (0, 0)
-    low = high = max(range(len(holes)), key=lambda at: _length(holes[at]))
-    while True:
-        sides = []
-        if low > 0:
-            sides.append((holes[low][0] - holes[low - 1][1], holes[low - 1], -1))
-        if high + 1 < len(holes):
-            sides.append((holes[high + 1][0] - holes[high][1], holes[high + 1], 1))
-        sides = [side for side in sides if side[0] <= left_bytes]
-        if not sides:
-            return left_bytes, (holes[low][0], holes[high][1])
-        cost_bytes, _, side = min(sides, key=lambda side: side[0] / _length(side[1]))
-        left_bytes -= cost_bytes
-        low, high = (low - 1, high) if side < 0 else (low, high + 1)
