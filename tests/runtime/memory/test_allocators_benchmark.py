@@ -3,6 +3,7 @@ import pytest
 from benchmarks import allocators, allocators_kv, allocators_trace
 from benchmarks import allocators_traces as traces
 from benchmarks.allocators_heaps import KINDS, Ours, Room
+from benchmarks.allocators_policies import POLICIES, Holes
 from benchmarks.allocators_torch import TorchModel
 
 MIB = 1024 * 1024
@@ -67,6 +68,14 @@ def test_a_small_trace_plays_alike_twice_and_the_ladder_leaves_no_failure():
     assert played(ours("one segment")) == played(ours("one segment"))
     assert played(ours("one segment")).failures > 0
     assert played(ours("one segment", "move")).failures == 0
+
+
+def test_the_policy_that_is_said_to_be_ours_lays_each_span_where_our_pool_does():
+    rate, two_ends = POLICIES["first fit, two ends (ours)"]
+    theirs, our_own = Holes(256 * MIB, rate, two_ends), ours("one segment")
+    wishes = list(traces.any_size(int(256 * MIB * 0.9), seed=3, steps=600))
+    assert allocators_trace.play(theirs, iter(wishes)) == allocators_trace.play(our_own, iter(wishes))
+    assert theirs.pieces() == our_own.pieces()
 
 
 @pytest.mark.parametrize("order", traces.ORDERS)
