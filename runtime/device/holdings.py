@@ -27,8 +27,10 @@ def device_rows(env: Env, held: Held, scope: str) -> list[AuditRow]:
             spans_of[request.pool, request.owner] += 1
     # Never judged: what a launch under way holds, and what stays for good.
     kind = "cached" if scope == "live" else "live"
-    rows = [row("weight_bytes", "cached", bytes_of[PoolKind.WEIGHT], "bytes")]
-    rows += [row(f"{pool}_bytes.live", kind, bytes_of[pool], "bytes") for pool in _OF_A_LAUNCH]
+    rows = [row(f"{pool}_bytes", "cached", bytes_of[pool], "bytes") for pool in (PoolKind.WEIGHT, *_OF_A_LAUNCH)]
+    for pool in _OF_A_LAUNCH:
+        total = sum(count for (of, _), count in spans_of.items() if of == pool)
+        rows.append(row(f"{pool}_spans.live", kind, total, "spans"))  # named as a sum of the rows of owners is
     rows += [
         row(f"{pool}_spans", kind, count, "spans", owner, "its launch is over and its reset never came")
         for (pool, owner), count in spans_of.items()

@@ -96,6 +96,28 @@ def test_a_steady_decode_makes_no_view_anew_and_asks_nothing_upstream():
     space.end()
 
 
+def test_views_follow_their_spans_elsewhere():
+    """The bytes of a step whose reset was lost are not written to by the next of its shape."""
+    bench = Bench()
+    bench.arm("memory.reset: drop")
+    first = bench.space.begin(0, 7, 7)
+    bench.space.end()
+    again = bench.space.begin(1, 7, 7)
+    for value, (one, other) in enumerate(zip(own(first), own(again), strict=True)):
+        one.fill_(value)
+        other.fill_(-1)
+    assert all(one.eq(value).all() for value, one in enumerate(own(first)))
+    bench.space.end()
+    with bench.space.scratch((64, 64)) as (low,):
+        low.fill_(3)
+        with bench.space.scratch((8, 8)), bench.space.scratch((16, 16)) as (high,):
+            high.fill_(1)
+    with bench.space.scratch((16, 16)) as (moved,), bench.space.scratch((64, 64)) as (low,):
+        moved.fill_(1)
+        low.fill_(3)
+        assert moved.eq(1).all(), "it lies elsewhere than the last time"
+
+
 def test_what_ended_is_poisoned_so_that_a_late_reader_shows():
     bench = Bench()
     hidden = bench.space.begin(0, 4, 1).hidden
