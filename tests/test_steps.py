@@ -19,16 +19,17 @@ def pytest_configure(config):
     config.pluginmanager.register(StepsReport())
 """
 TWO_MACHINES = """
+from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from tests.steps import CountedMachine, machine_settings
 
 class Walker(CountedMachine):
     @initialize()
     def begin(self):
-        self.walk()
+        self.walk(0)
 
-    @rule()
-    def walk(self):
+    @rule(way=st.integers())
+    def walk(self, way):
         with open(f"{type(self).__name__}.txt", "a") as file:
             print("one step", file=file)
 

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-from tests.mutants import of_faults, of_ledger, of_paged, of_span_pools
+from tests.mutants import of_engine, of_faults, of_ledger, of_paged, of_scheduler, of_span_pools
 from tests.mutants.mutant import Killed, Mutant, Subject, Survived, kill, passes
 
-SUBJECTS: tuple[Subject, ...] = tuple(
-    chain(of_span_pools.SUBJECTS, of_paged.SUBJECTS, of_ledger.SUBJECTS, of_faults.SUBJECTS)
-)
+FILES = (of_span_pools, of_paged, of_ledger, of_scheduler, of_engine, of_faults)
+SUBJECTS: tuple[Subject, ...] = tuple(chain.from_iterable(file.SUBJECTS for file in FILES))
 
 
 def lines(seeds: int) -> Iterator[str]:

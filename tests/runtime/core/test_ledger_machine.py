@@ -55,9 +55,14 @@ class LedgerMachine(CountedMachine):
             self.note(owner, f"has {items} of {pool}")
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), whole=st.booleans(), waits=st.booleans())
-    def give_up(self, data: st.DataObject, whole: bool, waits: bool) -> None:
-        """Some or all of a holding, in any order; its reuse waits for a ticket, which may be done by now."""
+    @rule(data=st.data(), whole=st.booleans(), waits=st.booleans(), holdings=st.integers(1, 3))
+    def give_up(self, data: st.DataObject, whole: bool, waits: bool, holdings: int) -> None:
+        """Some or all of some holdings, in any order; their reuse waits for one ticket, which may be done by now."""
+        ticket = self.ticket(data) if waits else None
+        for _ in range(min(holdings, len(self.held))):
+            self._give_up(data, whole, ticket)
+
+    def _give_up(self, data: st.DataObject, whole: bool, ticket: Ticket | None) -> None:
         pool, owner = data.draw(st.sampled_from(sorted(self.held)))
         mine = self.held[pool, owner]
         items = data.draw(st.permutations(mine) if whole else st.lists(st.sampled_from(mine), min_size=1, unique=True))
@@ -66,8 +71,7 @@ class LedgerMachine(CountedMachine):
         if not self.held[pool, owner]:
             del self.held[pool, owner]
         self.note(owner, f"gives up {items} of {pool}")
-        if waits:
-            ticket = self.ticket(data)
+        if ticket is not None:
             self.ledger.defer(Limbo(owner, pool, items, ticket, 0, lambda back: self.came_back.append((pool, back))))
             if ticket.done:
                 self.wanted_back.append((pool, items))
