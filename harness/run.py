@@ -47,6 +47,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     cost_table(options.costs, document.scenario.drive)
     plan = make(document, catalogue(), new_run_id(), provenance())
     hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options)
+    latest = _latest(options.runs_dir)
     directory = make_directory(options, plan)
     for line in found:
         say(line)
@@ -57,6 +58,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
         with Stop() as stop, Progress(plan) as progress:
             ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
+        _never_began(directory, latest, plan.scenario.target.kind)
         raise Refusal(str(problem)) from problem
     except LoadDied as problem:
         raise Trouble(f"the load process did not start: {problem}") from problem
@@ -113,6 +115,22 @@ def make_directory(options: RunOptions, plan: Plan) -> Path:
         why = error.strerror or error
         raise Trouble(f"the run directory {directory} can't be written: {why}; give another --runs-dir") from error
     return directory
+
+
+def _latest(runs_dir: Path) -> str | None:
+    link = runs_dir / "latest"
+    return os.readlink(link) if link.is_symlink() else None
+
+
+def _never_began(directory: Path, latest: str | None, kind: str) -> None:
+    """`latest` is again the run before: `seatrial judge` shall not speak of one that sent nothing. The directory of a
+    target that we started keeps its log."""
+    if kind == "url":
+        shutil.rmtree(directory, ignore_errors=True)
+    if latest is None:
+        (directory.parent / "latest").unlink(missing_ok=True)
+    else:
+        _point_latest(directory.with_name(latest))
 
 
 def _point_latest(directory: Path) -> None:

@@ -239,3 +239,18 @@ def test_digest_is_the_same_for_the_same_rows(seatrial: Seatrial, passed_run: Pa
     assert first.stdout == second.stdout
     assert len(first.stdout.strip()) == 32
     assert "  request" in seatrial("digest", str(passed_run), "--tables").stdout
+
+
+def test_a_run_that_could_not_begin_leaves_nothing_and_latest_is_the_run_before(
+    seatrial: Seatrial, tmp_path: Path
+) -> None:
+    nobody = ("run", "your-server", "--target", "http://127.0.0.1:9", "--model", "m")
+    for before in ([], ["r1"]):
+        for name in before:
+            (tmp_path / "runs" / name).mkdir(parents=True)
+            (tmp_path / "runs" / "latest").symlink_to(name)
+        done = seatrial(*nobody)
+        assert done.returncode == 4
+        assert done.stderr.endswith("nothing listens there; start the server or correct its address\n")
+        assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [*(["latest"] if before else []), *before]
+    assert (tmp_path / "runs" / "latest").resolve().name == "r1"
