@@ -16,8 +16,8 @@ from runtime.server.outcomes import Outcomes, persisted
 from runtime.server.ports import Build
 from runtime.server.sockets import bind
 
-LOADING = ("weights.read",)
-"""Points that are crossed while the runtime is built, and never after."""
+LOADING = ("weights.read", "device.mem_info")
+"""Points that are crossed while the runtime is built: a persisted fault of theirs must be there before."""
 
 
 def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
             sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
             outcomes = Outcomes(config.outcomes)
             again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
-            # Those that can only hit while weights are read come before them, all others once everything stands.
+            # These come before anything is loaded, all others once everything stands.
             early = [spec for spec in again if spec.do.point in LOADING]
             served = (build or _runtime_build())(engine, outcomes, early)
             held.pop_all()

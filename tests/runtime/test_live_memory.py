@@ -154,6 +154,25 @@ def test_figures_are_published_by_the_engines_turns(live: Live):
     assert memory.free_bytes is None or memory.free_bytes > 0
 
 
+def test_a_lie_about_free_memory_is_felt_as_pressure_and_harms_nobody(live: Live):
+    live.run("a-0")
+    live.arm("device.mem_info: lie 1", times=None)
+    live.runtime._tender._next_ns = 0  # type: ignore[union-attr]
+    live.run("a-1")
+    assert live.runtime.env.marks.total["memory.pressure"] >= 1
+    assert live.tokens["a-1"] == live.tokens["a-0"]
+
+
+def test_kv_is_sized_from_what_the_device_says_and_a_lie_makes_it_small():
+    lie = FaultSpec(id="f", n=0, do=parse_do("device.mem_info: lie 16"))
+    few = build_served(KNOBS | {"kv_blocks": 0}, Witness(), [lie])
+    most = build_served(KNOBS | {"kv_blocks": 0}, Witness())
+    assert 1 <= int(str(few.info["kv_blocks"])) < int(str(most.info["kv_blocks"]))
+    none = FaultSpec(id="f", n=0, do=parse_do("device.mem_info: lie 1"))
+    with pytest.raises(ValueError, match=r"no block of \d+ B fits beside the weights"):
+        build_served(KNOBS | {"kv_blocks": 0}, Witness(), [none])
+
+
 @pytest.mark.parametrize(("do", "text"), [("error", "can't be read: injected"), ("corrupt bit_flip", "try again")])
 def test_weights_that_cannot_be_trusted_stop_the_start_with_their_reason(do: str, text: str):
     witness = Witness()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 
@@ -116,3 +117,17 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
     usage = space.pools.usage(PoolKind.WORKSPACE)
     assert usage.allocs == -(-rows // 2) + mixed
     assert usage.peak_bytes <= space.scratch_bytes + 65536
+
+
+@pytest.mark.parametrize("tables", [[[3, 9, 1], [0], [8, 2]], [[3, 60, 1], [0], [8, 33]]], ids=["by page", "gathered"])
+def test_what_scratch_held_before_is_read_by_nobody(tables: list[list[int]]) -> None:
+    """Not even NaN, which no mask covers: one broken request must not reach into the next launch."""
+    kv, space = random_kv(64), alone(CONFIG)
+    layout = lay_out(decode_work(tables, [11, 2, 5]), kv)
+    assert layout.decode is not None
+    assert (layout.decode.run is not None) == (60 not in tables[0])
+    queries = torch.randn((3, 6, 8), generator=torch.Generator().manual_seed(4))
+    before = attend(layout, queries, kv, space)
+    with space.scratch((1 << 20,)) as (all_of_it,):
+        all_of_it.fill_(torch.nan)
+    assert torch.equal(attend(layout, queries, kv, space), before)
