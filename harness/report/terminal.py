@@ -1,5 +1,6 @@
 """The verdict on a terminal: 80 columns, colour only where somebody looks, no escape of a reply let through."""
 
+import os
 import textwrap
 from typing import TextIO
 
@@ -96,7 +97,11 @@ class _Page:
     def __init__(self, out: TextIO) -> None:
         from rich.console import Console
 
-        self._console = Console(file=out, width=COLUMNS, highlight=False, markup=False, emoji=False)
+        # The library drops colours for NO_COLOR and keeps bold and dim; who sets it wants none of them.
+        styled = False if os.environ.get("NO_COLOR") else None
+        self._console = Console(
+            file=out, width=COLUMNS, highlight=False, markup=False, emoji=False, force_terminal=styled
+        )
 
     def gap(self) -> None:
         self._print([])

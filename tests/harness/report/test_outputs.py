@@ -173,8 +173,7 @@ def test_no_color_wins_over_a_terminal(failed: Report, monkeypatch: pytest.Monke
     monkeypatch.setenv("NO_COLOR", "1")
     terminal.show(failed, plain)
     assert "\x1b[1;31mFAIL" in coloured.getvalue()
-    assert "\x1b[1;31m" not in plain.getvalue()
-    assert "\x1b[31m" not in plain.getvalue()
+    assert "\x1b" not in plain.getvalue()  # neither bold nor dim
 
 
 def test_at_most_ten_annotations_worst_first(failed: Report) -> None:
