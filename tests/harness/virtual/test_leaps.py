@@ -106,3 +106,26 @@ def test_a_run_with_leaps_has_the_history_of_one_without(drawn, monkeypatch):
         leaping = history(Path(folder), text)
         patched.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
         assert leaping == history(Path(folder), text)
+
+
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        ({}, 0.9),
+        ({"blocks": 24, "seqs": 8, "rate": 12, "share": 0.4}, 0.5),  # somebody waits nearly always
+    ],
+    ids=["calm", "short pool"],
+)
+def test_most_steps_are_leapt_over(words, share, tmp_path, monkeypatch):
+    calm = {"seed": 1, "blocks": 200, "size": 16, "budget": 64, "seqs": 8, "waiting": 12, "prefix": "true"}
+    calm |= {"deadline": 60, "rate": 3, "prompt": 60, "output": 60, "patience": 60, "users": 1, "share": 1.0}
+    worlds = []
+
+    def kept(*args, **options):
+        worlds.append(World(*args, **options))
+        return worlds[-1]
+
+    monkeypatch.setattr("harness.virtual.drive.World", kept)
+    history(tmp_path, SCENARIO.format(**calm | {"preemption": "recompute"} | words))
+    (world,) = worlds
+    assert world.leap.steps > share * world.engine.status.steps

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runtime.core.work import Work
-from runtime.device.costs import DEFAULT, FLOOR_NS, CostTable, Priced, read_table
+from runtime.device.costs import DEFAULT, FLOOR_NS, CostTable, Priced, Slowing, read_table
 from tests.runtime.device.test_keyed import work
 
 TABLE = CostTable(
@@ -64,6 +64,30 @@ def test_a_table_goes_through_its_file_unchanged_and_a_broken_one_is_named(tmp_p
     file.write_text(json.dumps(TABLE.to_json() | {"decode_ns": [[1]]}))
     with pytest.raises(ValueError, match=r"t\.json is not a cost table"):
         read_table(str(file))
+
+
+@pytest.mark.parametrize("slowing", [False, True])
+def test_launches_one_behind_the_other_cost_what_each_costs_by_itself_when_its_time_has_come(slowing):
+    now = [7000]
+    priced = Slowing(TABLE, 3, lambda: now[0], 0.5, 100_000) if slowing else Priced(TABLE, 3)
+    ends = priced.decodes_ns(40, 3, 60, now[0], 30, None, 1 << 60)
+    assert len(ends) == 30
+    for at, end_ns in enumerate(ends):
+        now[0] += priced.decode_ns(40 + at, 3, 60 + 3 * at)
+        assert end_ns == now[0]
+
+
+def test_of_launches_one_behind_the_other_the_first_past_the_bound_is_the_last_and_a_late_one_is_none():
+    priced = Priced(TABLE, 3)
+    ends = priced.decodes_ns(1, 1, 10, 0, 30, None, 1 << 60)
+    assert priced.decodes_ns(1, 1, 10, 0, 30, ends[4], 1 << 60) == ends[:6]
+    assert priced.decodes_ns(1, 1, 10, 0, 30, ends[4] - 1, 1 << 60) == ends[:5]
+    assert priced.decodes_ns(1, 1, 10, 0, 4, None, 1 << 60) == ends[:4]
+    assert priced.decodes_ns(1, 1, 10, 0, 30, None, ends[0]) == []
+
+
+def test_a_table_that_was_never_measured_says_so():
+    assert "off by nobody knows how much" in dataclasses.replace(TABLE, error={}).words()
 
 
 def _step(n: int) -> Work:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.work import Sampling, Work
-from runtime.device.keyed import KeyedModel, drawn, expected, key_of, prompt_tokens
+from runtime.device.keyed import SAID, KeyedModel, drawn, expected, key_of, prompt_tokens
 
 SIZE = 4
 Row = tuple[list[int], int, list[int]]  # tokens to compute, position of the first, block table
@@ -82,6 +82,77 @@ def test_damaged_kv_changes_what_follows(damage):
         assert sampled is not None
         said.append(sampled.token)
     assert (said == truth[first + 1 :]) == (damage == "none")
+
+
+def said(prompt: list[int], n: int, seed: int) -> list[int]:
+    return [one.token for one in expected(prompt, n, seed)]
+
+
+def states_of(tokens: list[int], seed: int) -> list[int]:
+    """What the KV holds in each place once these have been computed, a token a launch."""
+    model, table = KeyedModel(16, SIZE, seed), list(range(16))
+    for at, token in enumerate(tokens):
+        model.run(work([([token], at, table)]))
+    return model.states(np.arange(len(tokens))).tolist()
+
+
+@given(prompts, st.integers(1, 20), st.integers(1, 9), st.integers(0, 9), st.data())
+def test_what_was_said_before_may_be_computed_again_in_any_chunks(prompt, n, chunk, seed, data):
+    again = prompt + said(prompt, n, seed)
+    company = data.draw(prompts)
+    model, table, computed, last = KeyedModel(24, SIZE, seed), list(range(16)), 0, None
+    while computed < len(again):
+        part = again[computed : computed + chunk]
+        _, last = model.run(work([(company, 0, [20, 21, 22]), (part, computed, table)]))
+        computed += len(part)
+    assert last == expected(prompt, n + 1, seed)[n]
+
+
+@given(
+    prompts,
+    st.integers(1, 12),
+    st.integers(0, 9),
+    st.sampled_from(["lost", "doubled", "swapped", "foreign"]),
+    st.data(),
+)
+def test_damage_anywhere_changes_every_state_after_it_token_by_token_and_in_one_launch(prompt, n, seed, damage, data):
+    healthy = prompt + said(prompt, n, seed)
+    at = data.draw(st.integers(0, len(healthy) - 2))
+    broken = {
+        "lost": healthy[:at] + healthy[at + 1 :],
+        "doubled": healthy[: at + 1] + healthy[at:],
+        "swapped": [*healthy[:at], healthy[at + 1], healthy[at], *healthy[at + 2 :]],
+        "foreign": [*healthy[:at], data.draw(st.integers(0, 255)), *healthy[at + 1 :]],
+    }[damage]
+    parts = next((i for i, (a, b) in enumerate(zip(healthy, broken, strict=False)) if a != b), len(healthy))
+    right, wrong = states_of(healthy, seed), states_of(broken, seed)
+    common = min(len(right), len(wrong))
+    assert right[:parts] == wrong[:parts]
+    assert all(one != other for one, other in zip(right[parts:common], wrong[parts:common], strict=True))
+    whole = KeyedModel(16, SIZE, seed)
+    whole.run(work([(broken, 0, list(range(16)))]))
+    assert whole.states(np.arange(len(broken))).tolist() == wrong
+
+
+@given(st.lists(prompts, min_size=1, max_size=4), st.integers(1, 20), st.integers(0, 9), st.booleans())
+def test_many_steps_at_once_are_the_steps_one_by_one(rows, steps, seed, stranger):
+    model = KeyedModel(64, SIZE, seed)
+    tables = [list(range(at * 16, at * 16 + 16)) for at in range(len(rows))]
+    first = model.run(work([(prompt, 0, table) for prompt, table in zip(rows, tables, strict=True)]))
+    fed = [99 if stranger and not at else one.token for at, one in enumerate(first)]
+    places = np.array([len(prompt) for prompt in rows])
+    slots = np.array([table[0] * SIZE + len(prompt) - 1 for prompt, table in zip(rows, tables, strict=True)])
+    grid, drawn_tokens = model.go_on(model.states(slots), np.array(fed), places, steps)
+    for step in range(steps):
+        launch = [([token], len(rows[at]) + step, tables[at]) for at, token in enumerate(fed)]
+        fed = [one.token for one in model.run(work(launch))]
+        assert fed == drawn_tokens[:, step].tolist()
+        assert model.states(slots + 1 + step).tolist() == grid[:, step].tolist()
+
+
+def test_a_prompt_with_tokens_that_only_the_model_says_is_our_own_mistake():
+    with pytest.raises(AssertionError, match="only the model says"):
+        expected([1, SAID + 40], 1, 0)
 
 
 def test_margins_are_never_so_small_that_a_parting_could_be_rounding():

@@ -2,13 +2,14 @@
 
 import pytest
 
-from faults import NullFaults
+from faults import Do, Faults, FaultSpec, NullFaults, When
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
 from runtime.memory.paged import PagedPool, PoolCount
 from runtime.memory.prefix import BlockKey
+from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
 
 A, B = (BlockKey(bytes([n] * 16), bytes([n])) for n in range(2))
@@ -115,3 +116,34 @@ def test_a_block_that_was_freed_by_mistake_is_not_found_under_its_old_name_and_i
     assert not pool.index.knows(A)
     (told,) = pool._env.events.take()
     assert (told.value, told.detail) == ("kv.given_twice", f"b is given blocks that are held: [{block}]")
+
+
+@pytest.mark.parametrize("taken", [(), (0,), (1,)])
+def test_to_publish_all_is_to_publish_each(taken):
+    pools = [PagedPool(Env(SetClock(), 0, NullFaults(), Ledger()), 4, 4, prefix_cache=True) for _ in range(2)]
+    for pool in pools:
+        for key in taken:
+            published(pool, (A, B)[key], "before")
+    blocks, generations = pools[0].take("a", 2)
+    pools[1].take("a", 2)
+    assert pools[0].publish_all("a", blocks, generations, [A, B]) == 0
+    for block, generation, key in zip(blocks, generations, [A, B], strict=True):
+        pools[1].publish("a", block, generation, key)
+    assert vars(pools[0].index) == vars(pools[1].index)
+
+
+def test_to_publish_all_crosses_the_point_for_each_and_counts_what_nobody_can_find():
+    faults = Faults(catalogue(), lambda: 0, lambda fire: None, lambda state: None)
+    pool = PagedPool(Env(SetClock(), 0, faults, Ledger()), 4, 4, prefix_cache=True)
+    blocks, generations = pool.take("a", 2)
+    faults.arm([FaultSpec(id="lost", n=0, do=Do("kv.publish", "drop"), when=When(times=1))])
+    assert pool.publish_all("a", blocks, generations, [A, B]) == 1
+    assert not pool.index.knows(A) and pool.index.knows(B)
+
+
+def test_what_is_freed_by_mistake_while_published_is_found_by_nobody_once_it_is_taken_again(pool):
+    block = published(pool)
+    pool._env.ledger.release(pool.name, "a", [block])
+    pool._free.append(block)
+    assert pool.take("b", 1)[0] == [block]
+    assert not pool.index.knows(A)

@@ -108,3 +108,26 @@ def test_a_block_is_not_added_a_second_time_under_another_name():
     a, b = keys(range(8))
     with pytest.raises(AssertionError, match="block 1 is in the index already"):
         index_of((1, a)).add(1, b, 0)
+
+
+@given(st.lists(st.sampled_from([0, 1, 255, 256, 70000]), min_size=8, max_size=24), st.integers(1, 5))
+def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, step):
+    whole, parts = keys(tokens), KeyLine(SIZE, SALT)
+    for blocks in [*range(step, len(whole), step), len(whole)]:
+        found = parts.reach(tokens, blocks)
+    assert found == whole
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE), st.data())
+def test_small_and_large_tokens_never_make_the_same_key(tokens, data):
+    other = data.draw(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE))
+    assert (keys(tokens) == keys(other)) == (tokens == other)
+
+
+def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
+    a, b, c = keys(range(12))
+    index = PrefixIndex()
+    for block, key in ((5, a), (6, b), (7, c)):
+        index.add(block, key, 1)
+    assert index.rest_all([7, 3, 5, 9]) == [3, 9]
+    assert (index.idle, index.evict(1)) == (2, [7])

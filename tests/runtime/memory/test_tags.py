@@ -3,6 +3,7 @@ import numpy as np
 from hypothesis import given
 
 from runtime.core.work import Claim, Work
+from runtime.memory.tag_line import reckon
 from runtime.memory.tags import TagLine, TagPlane
 
 SIZE = 4
@@ -118,3 +119,66 @@ def test_writes_to_the_dummy_block_leave_no_tag():
     plane.stamp(work([1, 2], 0, [2], 0))
     line = TagLine(SIZE)
     assert look(plane, line, [], []) == []
+
+
+@given(st.lists(st.tuples(prompts, prompts), min_size=1, max_size=4))
+def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
+    together, alone = [TagLine(SIZE) for _ in rows], [TagLine(SIZE) for _ in rows]
+    for turn in (0, 1):
+        for line, other, tokens in zip(together, alone, rows, strict=True):
+            line.extend(tokens[turn])
+            other.extend(tokens[turn])
+            reckon([other])
+        reckon(together)
+    assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
+
+
+@given(st.lists(prompts, min_size=1, max_size=4), st.integers(1, 12), st.data())
+def test_a_leap_stamps_and_claims_what_single_launches_would(rows, steps, data):
+    fresh = [data.draw(st.lists(st.integers(0, 1000), min_size=steps, max_size=steps)) for _ in rows]
+    tables = [list(range(at * 15, at * 15 + 15)) for at in range(len(rows))]
+    leapt, single = TagPlane(64, SIZE), TagPlane(64, SIZE)
+    lines, others = [], []
+    for plane, kept in ((leapt, lines), (single, others)):
+        for tokens, table in zip(rows, tables, strict=True):
+            line = TagLine(SIZE)
+            plane.hand_out(table)
+            plane.stamp(work(tokens, 0, table, 0))
+            line.extend(tokens)
+            kept.append(line)
+    reckon(lines)
+    places = np.array([len(tokens) + np.arange(steps) for tokens in rows])
+    slots = np.array(
+        [[table[p // SIZE] * SIZE + p % SIZE for p in at] for table, at in zip(tables, places, strict=True)]
+    )
+    leapt.leap(lines, np.array(fresh).ravel(), places.ravel(), slots.ravel(), steps)
+    for line, tokens, table, more in zip(others, rows, tables, fresh, strict=True):
+        for at, token in enumerate(more):
+            single.stamp(work([token], len(tokens) + at, table, line.lineage))
+            line.extend([token])
+    assert leapt.rows.tolist() == single.rows.tolist()
+    assert leapt._sums.tolist() == single._sums.tolist()
+    assert [(one.tokens, one.lineage, list(one.sums)) for one in lines] == [
+        (one.tokens, one.lineage, list(one.sums)) for one in others
+    ]
+
+
+def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():
+    line, blocks, generations = TagLine(SIZE), [3, 4, 5], [1, 1, 1]
+    assert line.held(blocks, generations).tolist() == [[3, 4, 5], [1, 1, 1]]
+    blocks.append(6)
+    generations.append(2)
+    assert line.held(blocks, generations).tolist() == [[3, 4, 5, 6], [1, 1, 1, 2]]
+    blocks[0] = 9
+    generations[1] = 7
+    assert line.held(blocks, generations).tolist() == [[9, 4, 5, 6], [1, 7, 1, 2]]
+    assert line.held([8], [5]).tolist() == [[8], [5]]
+
+
+def test_one_block_handed_out_is_wiped_as_many_are():
+    plane = TagPlane(4, SIZE)
+    plane.hand_out([0, 1])
+    plane.stamp(work([1, 2, 3, 4, 5], 0, [0, 1], 0))
+    assert plane.hand_out([1]) == [2]
+    assert plane.rows[1].tolist() == [0] * SIZE
+    assert plane._sums[1] == 0
