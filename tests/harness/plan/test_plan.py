@@ -206,9 +206,9 @@ def test_judges_that_lack_the_same_are_told_together():
 
 
 def test_plan_is_told_in_lines_that_a_narrow_terminal_holds_with_numbers_beside_their_units():
-    for recovery in range(5, 40):  # so that some number falls on every column
-        text = SMALL.replace('recovery = "5s"', f'recovery = "{recovery * 111}s"').replace('"60s"', '"600000s"')
-        lines = list(describe(plan_of(text)))
+    for before in range(45, 75):  # so that the number falls on every column
+        means = f'means = "{"x" * before} 100 s"'
+        lines = list(describe(plan_of(SMALL.replace('means = "x"', means).replace('"60s"', '"600000s"'))))
         assert max(map(len, lines)) <= 80
-        assert not [line for line in lines if line.lstrip().startswith(("s,", "s ", "replies", "tokens", "requests"))]
+        assert any("100 s" in line for line in lines)
     assert re.search(r"about \d,\d{3},\d{3} requests", "\n".join(lines))
