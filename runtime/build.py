@@ -21,7 +21,7 @@ from runtime.device.malloc import keep_freed_memory
 from runtime.device.mem_info import MemInfo
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments, carved, placed
-from runtime.engine import Engine, Status
+from runtime.engine import Engine
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import Knobs, limits_of, read_knobs
@@ -46,6 +46,7 @@ from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
 from runtime.points import catalogue
 from runtime.server.ports import Memory, Witness
+from runtime.status import Status
 
 KV_SHARE = 0.5
 """Of the free memory, for KV when `kv_blocks` is 0; never more than all sequences at full length."""

@@ -5,8 +5,8 @@ A request advances only when the launch that computed it completes, so a failed 
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from faults.points import Severity
 from runtime.contract.step import step_io
@@ -15,44 +15,16 @@ from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, 
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, Draining, LaunchError, RuntimeFailure
 from runtime.core.ports import Device, Ticket
-from runtime.core.work import Sampled, StepResult
+from runtime.core.work import Breach, Sampled
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
-from runtime.memory.paged import PagedPool, PoolCount
+from runtime.memory.paged import PagedPool
 from runtime.memory.swap import SwapSpace
-from runtime.scheduling.batch import Batch
+from runtime.scheduling.batch import Batch, read_back
 from runtime.scheduling.bound import StepBinder
 from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Limits, Scheduler
-
-
-@dataclass(slots=True)
-class Status:
-    """A snapshot after a step; replaced whole and never changed, so other threads may read it. (Not frozen: one is made
-    in every step, and that costs a microsecond for each field.)"""
-
-    running: int = 0
-    waiting: int = 0
-    swapped: int = 0
-    """Of those that wait: with their KV on the host."""
-    kv: PoolCount = field(default_factory=lambda: PoolCount(0, 0, 0, 0))
-    steps: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    preemptions: int = 0
-    prefix_queries: int = 0
-    """Tokens looked for in the prefix index at admission, and of these the ones found."""
-    prefix_hits: int = 0
-    progress_ns: int = 0
-    """When a launch last completed or a request last ended."""
-    flight_ns: int | None = None
-    """When the launch in flight was launched; None when the device is idle."""
-    draining: bool = False
-
-    @property
-    def open(self) -> int:
-        """Requests that have not ended."""
-        return self.running + self.waiting
+from runtime.status import Status
 
 
 @dataclass(slots=True)
@@ -118,7 +90,8 @@ class Engine:
         return None if due is None else max(0.0, (due - self._env.clock.now_ns()) / 1e9)
 
     def audit(self, scope: str) -> list[AuditRow]:
-        """The reclamation audit, on the engine's thread; from another thread post a Call."""
+        """The reclamation audit, on the engine's thread; from another thread post a Call. Reads all KV in use."""
+        self._refuse_corrupt(read_back(self._pool.plane, [one for one in self._scheduler.running if not one.copying]))
         return audit(self._env, self._pool, self._requests.keys(), len(self._in_flight()), scope)
 
     def drain(self) -> None:
@@ -187,7 +160,7 @@ class Engine:
             self._failed(flight.batch, flight.repeats, ticket.error)
             return
         assert ticket.result is not None, "a launch completed with neither a result nor an error"
-        self._refuse_corrupt(ticket.result)
+        self._refuse_corrupt(ticket.result.breaches)
         self._scheduler.learn(flight.batch, (ticket.done_ns or now_ns) - ticket.launched_ns)
         for row, sampled in zip(flight.batch.rows, ticket.result.sampled, strict=True):
             if row.request.phase is not Phase.ENDED:
@@ -201,15 +174,21 @@ class Engine:
         if sampled is None:
             return
         self._generation_tokens += 1
+        self._take(request, sampled)
+
+    def _take(self, request: Request, sampled: Sampled) -> None:
+        """Its newest token: told, or the last of all. Before it ends well, each slot of its KV is read once more."""
         finish = request.finish_by()
         if finish is None:
             self._outputs.append(Output(request.id, (sampled,)))
-        else:
+            return
+        self._refuse_corrupt(read_back(self._pool.plane, (request,)))
+        if request.phase is not Phase.ENDED:
             self._end(request, End("ok", 200, finish=finish), (sampled,))
 
-    def _refuse_corrupt(self, result: StepResult) -> None:
+    def _refuse_corrupt(self, breaches: Sequence[Breach]) -> None:
         """A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken."""
-        for breach in result.breaches:
+        for breach in breaches:
             self._pool.unpublish(breach.block)
             request = self._requests.get(breach.request_id)
             if request is None:

@@ -98,6 +98,8 @@ class Claim:
     """Per block: the index-weighted tag sum of the tokens that the request has computed (mod 2**64)."""
     tokens: int
     """How many tokens that is; the last block may be part full, and what lies behind them is nobody's claim."""
+    deep: bool = False
+    """Whether every slot is to be read, and not only the sums that are kept of them."""
 
 
 @dataclass(frozen=True, slots=True)

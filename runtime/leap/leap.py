@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from runtime.core.edge import End, Output, Submit
+from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled, Work
@@ -185,7 +185,8 @@ class Leap:
         held = [one.line.held(one.blocks, one.generations) for one in going.rows]
         tables, generations = [each[0] for each in held], [each[1] for each in held]
         sums, tokens = [line.claimed() for line in lines], [line.tokens for line in lines]
-        return bool(self._pool.plane.breaches(going.names, tables, generations, sums, tokens))
+        deep = [one.doubted for one in going.rows]
+        return bool(self._pool.plane.breaches(going.names, tables, generations, sums, tokens, deep))
 
     def _price(self, going: Leapt) -> bool:
         """Ends of further steps, up to the first that is over after the next thing planned. False: there is none."""
@@ -256,11 +257,7 @@ class Leap:
         engine._flight, self._going = None, None
         for row in special:
             request, sampled = going.rows[row], going.sampled(self._model, row, done)
-            finish = request.finish_by()
-            if finish is None:
-                engine._outputs.append(Output(request.id, (sampled,)))
-            else:
-                engine._end(request, End("ok", 200, finish=finish), (sampled,))
+            engine._take(request, sampled)
 
     def _tell(self, going: Leapt, done: int, special: Sequence[int]) -> None:
         """Tokens for requests and their clients; of the special rows the last one is not told here."""

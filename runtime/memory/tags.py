@@ -5,8 +5,10 @@
     sum(block) = sum over its slots of tag * (offset+1)   order matters: two slots swapped change it
 
 The device stamps tags through the slots and positions that it was given. The request computes its claims from its
-own tokens. Before a launch writes, every block it will read is compared: stale, freed, unwritten, moved or foreign KV
-shows, with torch or without. (Idea: shadow memory; the bugs it must see are M1, M3, M7, M10 in `research/runtime.md`.)
+own tokens. Before a launch writes, the sum of every block it will read is compared: stale, freed, unwritten, moved or
+foreign KV shows, with torch or without. Each slot is read where KV came by another way than a launch or is about to be
+relied on for long: after a prefill, a prefix hit and a swap, at the end, in audits, and while a fault is armed. (Idea:
+shadow memory; the bugs it must see are M1, M3, M7, M10, M13 in `research/runtime.md`.)
 """
 
 from collections.abc import Sequence
@@ -76,9 +78,8 @@ class TagPlane:
         sums = [np.asarray(claim.sums, np.uint64) for claim in reads]
         blocks = [row.array if type(row) is Table else np.asarray(row, np.int64) for row in tables]
         generations = [np.asarray(claim.generations, np.int64) for claim in reads]
-        return self.breaches(
-            [claim.request_id for claim in reads], blocks, generations, sums, [c.tokens for c in reads]
-        )
+        names, tokens = [claim.request_id for claim in reads], [claim.tokens for claim in reads]
+        return self.breaches(names, blocks, generations, sums, tokens, [claim.deep for claim in reads])
 
     def breaches(
         self,
@@ -87,14 +88,18 @@ class TagPlane:
         generations: Sequence[Ints],
         sums: Sequence[Words],
         tokens: Sequence[int],
+        deep: Sequence[bool] = (),
     ) -> tuple[Breach, ...]:
         """The same once more, of arrays: a table, its generations and sums each. Blocks behind the sums are not claimed
-        by anybody."""
+        by anybody. Of those that are `deep` every slot is read: a sum is only kept by writes that go through here."""
         counts = [len(each) for each in sums]
         blocks = np.concatenate([each[:n] for each, n in zip(tables, counts, strict=True)])
         given = np.concatenate([each[:n] for each, n in zip(generations, counts, strict=True)])
         given_away = self._generations[blocks] != given
         found = self._sums[blocks]
+        if any(deep):
+            at = np.flatnonzero(np.repeat(deep, counts))
+            found[at] = (self._tags[blocks[at]] * self._weights).sum(axis=1, dtype=np.uint64)
         self._cut_tails(found, blocks, tokens, counts)
         other = found != np.concatenate(sums)
         if not (given_away.any() or other.any()):

@@ -6,8 +6,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from runtime.core.work import Claim, Ints, Work
+from runtime.core.work import Breach, Claim, Ints, Work
 from runtime.memory.tag_line import Table, flat_ints, reckon
+from runtime.memory.tags import TagPlane
 from runtime.scheduling.request import Request
 
 
@@ -81,6 +82,14 @@ def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
     return Bound(work, reads, writes)
 
 
+def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...]:
+    """Hold every slot of what `requests` have computed against their own tokens, now and not at their next launch."""
+    tables, reads = _claims(requests, [len(request.blocks) for request in requests])
+    for claim in reads:
+        claim.deep = True
+    return plane.compare(tables, reads)
+
+
 def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
     """The block tables of `requests`, of so many blocks each, and what their own tokens say that their KV holds."""
     tables, claims = [], []
@@ -90,7 +99,7 @@ def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Tab
         table = Table(blocks[:end])
         table.array = held[0]
         tables.append(table)
-        claims.append(Claim(request.id, held[1], line.sums, line.tokens))
+        claims.append(Claim(request.id, held[1], line.sums, line.tokens, request.doubted))
     return tuple(tables), tuple(claims)
 
 

@@ -12,6 +12,7 @@ class StepBinder:
     """One per engine. `io` is the engine's own contract: its bounds are the token budget, the rows and the pool."""
 
     def __init__(self, env: Env, io: IOSpec, block_tokens: int) -> None:
+        self._env = env
         self._binder = Binder(env)
         self._registry = Registry()
         self._contracts: dict[str, Contract] = {}
@@ -23,6 +24,9 @@ class StepBinder:
 
         def lay_out() -> tuple[Bound, tuple[TensorFacts, ...]]:
             bound = bind(batch, step, self._block_tokens)
+            if self._env.faults.armed:
+                for claim in bound.reads:
+                    claim.deep = True
             return bound, facts_of_work(bound.work)
 
         first = batch.rows[0].request.id

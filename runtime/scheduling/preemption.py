@@ -116,6 +116,7 @@ class Preemption:
             self._env.marks.hit("swap.failed")
             self._give_up(request, f"{copy} failed: {ticket.error}")
         elif copy.way is Way.IN:
+            request.doubted = True
             self._forget(request)
 
     def end(self, request: Request, after: Ticket | None) -> None:

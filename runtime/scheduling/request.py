@@ -38,6 +38,7 @@ class Request:
         "cached",
         "computed",
         "copying",
+        "doubted",
         "end",
         "first_ns",
         "generations",
@@ -86,6 +87,8 @@ class Request:
         """Where its KV is, while it is not, or not yet, in blocks."""
         self.copying: Ticket | None = None
         """The copy that brings its KV back."""
+        self.doubted = False
+        """Whether its KV has come by another way than its own last launch, so that its next one reads every slot."""
         self.end: End | None = None
 
     @property
@@ -110,6 +113,8 @@ class Request:
     def advance(self, computed: int, sampled: Sampled | None, now_ns: int) -> None:
         """A launch that computed `computed` of its tokens has completed, and may have drawn the next one."""
         self.line.extend(self.tokens[self.computed : self.computed + computed])
+        prompt = len(self.submit.prompt)
+        self.doubted = self.computed < prompt <= self.computed + computed
         self.computed += computed
         self.launches += 1
         if sampled is not None:
@@ -131,6 +136,7 @@ class Request:
         self.line.extend(self.tokens[:tokens])
         self.computed = tokens
         self.published = len(blocks)
+        self.doubted = True
 
     def strip(self) -> list[int]:
         """Take all its blocks away; what it computed is gone with them."""

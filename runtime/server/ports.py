@@ -8,9 +8,9 @@ from faults import FaultSpec, FaultState, Fire
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
-from runtime.engine import Status
 from runtime.guard.audit import AuditRow
 from runtime.memory.usage import Usage
+from runtime.status import Status
 
 
 @dataclass(frozen=True, slots=True)

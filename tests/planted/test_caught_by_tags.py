@@ -69,7 +69,7 @@ def test_a_request_that_takes_its_own_block_a_second_time_is_refused_as_well(ben
 
 
 def test_without_tags_the_same_bug_is_a_wrong_answer_with_200(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.pool.plane, "verify", lambda work, reads: ())
+    monkeypatch.setattr(bench.pool.plane, "compare", lambda tables, reads: ())
     first, _ = share_a_block(bench, 0)
     bench.submit(range(100, 103), max_tokens=1)
     bench.run()

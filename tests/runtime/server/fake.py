@@ -10,12 +10,12 @@ from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
 from runtime.core.work import Sampled
-from runtime.engine import Status
 from runtime.guard.audit import AuditRow
 from runtime.memory.paged import PoolCount
 from runtime.memory.usage import Usage
 from runtime.points import catalogue
 from runtime.server.ports import Memory, Witness
+from runtime.status import Status
 
 EOS = 256
 BIG = 300
