@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--hours", type=float, default=24.0, help="virtual hours of the trial")
     parser.add_argument("--requests", type=int, help="as many hours as bring about so many requests")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("SEATRIAL_DATA", "../shared/data")))
-    parser.add_argument("--blocks", type=int, default=3000, help="KV blocks of 16 tokens")
+    parser.add_argument("--blocks", type=int, default=1000, help="KV blocks of 16 tokens")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit-s", type=float, help="wall seconds that it may take")
     asked = parser.parse_args(argv)

@@ -150,6 +150,17 @@ def test_many_steps_at_once_are_the_steps_one_by_one(rows, steps, seed, stranger
         assert model.states(slots + 1 + step).tolist() == grid[:, step].tolist()
 
 
+@given(prompts, st.integers(0, 9), st.integers(1, 30), st.integers(1, 6))
+def test_a_place_that_is_off_shows_in_every_state_from_there_on(prompt, seed, off, steps):
+    model = KeyedModel(16, SIZE, seed)
+    (first,) = model.run(work([(prompt, 0, list(range(16)))]))
+    states = model.states(np.array([len(prompt) - 1]))
+    fed, places = np.array([first.token]), np.array([len(prompt)])
+    right, _ = model.go_on(states, fed, places, steps)
+    wrong, _ = model.go_on(states, fed, places + off, steps)
+    assert (right != wrong).all()
+
+
 def test_a_prompt_with_tokens_that_only_the_model_says_is_our_own_mistake():
     with pytest.raises(AssertionError, match="only the model says"):
         expected([1, SAID + 40], 1, 0)
