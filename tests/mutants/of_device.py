@@ -1,0 +1,104 @@
+"""Mutants of torch segments, of KV on the host, and of launches that take memory in virtual time."""
+
+from typing import Any
+
+from runtime.device.rationed import Rationed
+from runtime.device.torch_segments import Filler, TorchSegments
+from runtime.memory.paged import PagedPool
+from runtime.memory.placement import Place
+from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.swap import SwapSpace
+from tests.mutants.mutant import Function, Mutant, Subject
+from tests.runtime.device.test_rationed import Lost
+from tests.runtime.device.test_swap_defrag import Hosted
+from tests.runtime.device.test_torch_segments import Contents
+
+
+def one_byte_short(sound: Function) -> Function:
+    return lambda self, old, new, size_bytes: sound(self, old, new, size_bytes - 1)
+
+
+def not_the_last_granule(sound: Function) -> Function:
+    def filler(self: TorchSegments, pool: str) -> Filler:
+        fill: Filler = sound(self, pool)
+        return lambda place, value: fill(Place(place.segment, place.offset, max(0, place.bytes - 256)), value)
+
+    return filler
+
+
+def keeps_the_room(sound: Function) -> Function:
+    def give_back(self: TorchSegments, pool: str, segment: int, size_bytes: int) -> None:
+        sound(self, pool, segment, size_bytes)
+        self.taken_bytes += size_bytes
+
+    return give_back
+
+
+def nothing(sound: Function) -> Function:
+    def nothing_at_all(*_: Any) -> None:
+        return None
+
+    return nothing_at_all
+
+
+def forgets_the_holder(sound: Function) -> Function:
+    def renew(self: SwapSpace, old: Span, new: Span) -> None:
+        swapped = self._held[old]
+        sound(self, old, new)
+        swapped.span = old
+
+    return renew
+
+
+def without_its_ticket(sound: Function) -> Function:
+    return lambda self, owner, blocks, after, **of: sound(self, owner, blocks, None, **of)
+
+
+def resets_all_steps(sound: Function) -> Function:
+    def run(self: Rationed, work: Any) -> Any:
+        said = sound(self, work)
+        self.pools[PoolKind.ACTIVATION].reset(ResetScope(Lifetime.GRAPH), None)
+        return said
+
+    return run
+
+
+def under_one_name(sound: Function) -> Function:
+    return lambda self, work, session: sound(self, work, "step-0")
+
+
+def keeps_its_scratch(sound: Function) -> Function:
+    def take(self: Rationed, work: Any, session: str) -> None:
+        sound(self, work, session)
+        self.pools.alloc(AllocRequest(256, pool=PoolKind.WORKSPACE))
+
+    return take
+
+
+SUBJECTS = (
+    Subject(
+        Contents,
+        (
+            Mutant("a move leaves the last byte behind", TorchSegments, "move", one_byte_short),
+            Mutant("poison leaves the last granule out", TorchSegments, "filler", not_the_last_granule),
+            Mutant("a segment that goes keeps its room", TorchSegments, "give_back", keeps_the_room),
+        ),
+    ),
+    Subject(
+        Hosted,
+        (
+            Mutant("a defrag copies nothing", TorchSegments, "move", nothing),
+            Mutant("who holds a moved span is not told", SwapSpace, "renew", forgets_the_holder),
+            Mutant("spans are moved under a copy in flight", SwapSpace, "barrier", nothing),
+            Mutant("blocks are reused before their copy is done", PagedPool, "release", without_its_ticket),
+        ),
+    ),
+    Subject(
+        Lost,
+        (
+            Mutant("the next reset hides a lost one", Rationed, "run", resets_all_steps),
+            Mutant("every step takes under one name", Rationed, "_take", under_one_name),
+            Mutant("a launch keeps its scratch", Rationed, "_take", keeps_its_scratch),
+        ),
+    ),
+)
