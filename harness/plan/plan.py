@@ -15,7 +15,7 @@ from harness.load.config import CanaryConfig
 from harness.plan.bill import Cost, overdrawn
 from harness.plan.knobs import server_tables
 from harness.plan.occurrences import occurrences
-from harness.plan.served import LIVE_ONLY, refused_action, unserved
+from harness.plan.served import LIVE, LIVE_ONLY, refused_fault, unserved
 from harness.plan.timeline import PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance
 from runtime.knobs import KnobProblems
@@ -178,7 +178,7 @@ def _refused_features(document: Document) -> list[Problem]:
 def _why_unserved(name: str) -> tuple[str, str]:
     """The rule and its cure."""
     if name in LIVE_ONLY:
-        return f"{name} means nothing in virtual time", 'set drive = "live", or leave it out'
+        return f"{name} means nothing in virtual time", f"{LIVE}, or leave it out"
     return f"{name} has no engine yet", "leave it out for now"
 
 
@@ -190,6 +190,9 @@ def _refused_knobs(document: Document) -> list[Problem]:
         server_tables(target)
     except KnobProblems as error:
         return [document.source.problem(("target", "knobs"), text) for text in str(error).split("; ")]
+    if document.scenario.drive == "virtual" and target.knobs.get("kv_blocks") == 0:
+        rule = "kv_blocks = 0 asks this machine how many fit, and a virtual run must be the same on every machine"
+        return [document.source.problem(("target", "knobs", "kv_blocks"), rule, f"give a number, or {LIVE}")]
     return []
 
 
@@ -210,9 +213,8 @@ def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue
                 document.source.problem(at, text.removeprefix(f'fault "{fault.id}": ')) for text in error.problems
             ]
             continue
-        action = catalogue.get(first[fault.id].do.point).action(first[fault.id].do.action)
-        if (why := refused_action(scenario, action)) is not None:
-            problems.append(document.source.problem(at, f"{fault.do}: {why}", 'set drive = "live"'))
+        if (refused := refused_fault(scenario, fault, catalogue)) is not None:
+            problems.append(document.source.problem(at, f"{fault.do}: {refused.rule}", refused.cure))
     return problems
 
 

@@ -1,6 +1,10 @@
 """What each drive serves today. Whatever else a scenario asks for is refused by name, never ignored."""
 
-from faults.points import Action, Kind, Severity
+from dataclasses import dataclass
+
+from faults import Catalogue
+from faults.points import Kind, Severity
+from scenarios.fault import Fault
 from scenarios.features import NAMES, Feature, features
 from scenarios.schema import Scenario
 
@@ -29,8 +33,42 @@ def unserved(scenario: Scenario) -> list[Feature]:
     return [feature for feature in features(scenario) if feature.name in refused]
 
 
-def refused_action(scenario: Scenario, action: Action) -> str | None:
-    """Why this drive can't carry out a fault's action; None when it can."""
-    if scenario.drive == "virtual" and (action.kind is Kind.KILL or action.severity is Severity.FATAL):
-        return "it ends a server process, and a virtual run has none that could start again"
+LIVE = 'set drive = "live"'
+WEIGHTS = "weights.read"
+NOT_VIRTUAL = {
+    WEIGHTS: "it is crossed while weights are loaded, and a virtual run loads none",
+    "device.mem_info": "it speaks of this machine's memory, which a virtual run does not ask for",
+}
+"""Points that no virtual run crosses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a drive can't carry out a fault, and what to do."""
+
+    rule: str
+    cure: str
+
+
+def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Refused | None:
+    """None when it can. The catalogue must know the fault's point and action."""
+    point = fault.parsed.point
+    if scenario.drive == "virtual":
+        if (why := NOT_VIRTUAL.get(point)) is not None:
+            return Refused(why, LIVE)
+        if _ends_server(fault, catalogue):
+            return Refused("it ends a server process, and a virtual run has none that could start again", LIVE)
+        return None
+    others = (each for each in scenario.fault if each.parsed.point != WEIGHTS)
+    if point == WEIGHTS and not (fault.persist and any(_ends_server(each, catalogue) for each in others)):
+        rule = "weights are read before any fault can be armed, so it hits only a server that is started again"
+        return Refused(rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"')
     return None
+
+
+def _ends_server(fault: Fault, catalogue: Catalogue) -> bool:
+    do = fault.parsed
+    if do.point not in catalogue.names():
+        return False
+    action = next((each for each in catalogue.get(do.point).actions if each.word == do.action), None)
+    return action is not None and (action.kind is Kind.KILL or action.severity is Severity.FATAL)

@@ -212,3 +212,39 @@ def test_plan_is_told_in_lines_that_a_narrow_terminal_holds_with_numbers_beside_
         assert max(map(len, lines)) <= 80
         assert any("100 s" in line for line in lines)
     assert re.search(r"about \d,\d{3},\d{3} requests", "\n".join(lines))
+
+
+def test_knob_that_asks_the_machine_is_refused_in_virtual_time_beside_the_other_problems():
+    text = (
+        "drive = 'virtual'\n"
+        + SMALL
+        + "[[fault]]\nid = 'f'\ndo = 'device.mem_info: lie 3'\n[target.knobs]\nkv_blocks = 0\n"
+    )
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(text)
+    assert {problem.key for problem in caught.value.problems} == {"target.knobs.kv_blocks", "fault[0].do"}
+    assert "kv_blocks = 0 asks this machine" in str(caught.value)
+    assert "device.mem_info: lie 3: it speaks of this machine's memory" in str(caught.value)
+    plan_of(text.replace("'virtual'", "'live'"))
+
+
+WEIGHTS = "[[fault]]\nid = 'w'\ndo = 'weights.read: error'\npersist = {}\n"
+KILL = "[[fault]]\nid = 'k'\ndo = 'device.launch: kill'\nwhen = {{ at = '9s' }}\n"
+
+
+@pytest.mark.parametrize(
+    ("drive", "faults", "said"),
+    [
+        ("live", WEIGHTS.format("true") + KILL.format(), None),
+        ("live", WEIGHTS.format("true"), "hits only a server that is started again"),
+        ("live", WEIGHTS.format("false") + KILL.format(), "hits only a server that is started again"),
+        ("virtual", WEIGHTS.format("false"), "a virtual run loads none"),
+    ],
+)
+def test_fault_of_loading_needs_a_server_that_is_started_again(drive: str, faults: str, said: str | None):
+    text = f"drive = '{drive}'\n" + SMALL + faults
+    if said is None:
+        plan_of(text)
+        return
+    with pytest.raises(ScenarioProblems, match=said):
+        plan_of(text)
