@@ -2,8 +2,8 @@
 
     run(work)   four spans of the arena -> an operator's scratch, once a layer -> the model -> the arena is reset
 
-Without faults, taking and giving back within one launch leaves no trace, so it is left out while none is armed and
-nothing is held; what would be taken is compared with what the pools can hold all the same. No torch, no time.
+Without faults, taking and giving back within one launch leaves no trace, so it is left out while none is armed; that
+the launch is no larger than its pools is asserted all the same. No torch, no time.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Rationed:
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """See StepModel. Raises OutOfMemory, and then nothing was computed."""
-        if not self._env.faults.armed and not self._activation.taken_bytes:
+        if not self._env.faults.armed:
             assert work.tokens <= self._tokens_max and work.rows <= self._seqs_max, "a launch larger than its pools"
             return self.model.run(work)
         session = f"step-{work.step}"
