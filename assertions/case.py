@@ -1,5 +1,6 @@
 """Everything that a judge may look at: the history, the brief, and what several judges need worked out once."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,12 +9,13 @@ import numpy as np
 
 from assertions.brief import Brief
 from assertions.history import History
-from assertions.rows import Mask
+from assertions.rows import Event, Mask
 from assertions.verdict import Evidence, Judged, Level
 from assertions.windows import Window, inside, touched, windows
 
 MEASURED = ("baseline", "trial", "recovery")
 NO_FAULT_NEAR = "no fault near"
+_WORD = re.compile(r"[\w.-]+")
 SHOWN = 5  # pieces of evidence in a verdict; the rest is counted
 
 
@@ -58,6 +60,16 @@ class Case:
     def client_of(self) -> dict[str, str]:
         """The server's own request id -> ours, from the server's ledger."""
         return {row.server_id: row.request for row in self.history.served() if row.server_id and row.request}
+
+    def shown_by(self, window: Window, event: Event) -> bool:
+        """Whether `event` may be of the window's fault: in its time, or later and about a request that it hit. What was
+        damaged on its way to the host is only seen when it is read again."""
+        if window.holds(event.t_ns):
+            return True
+        hit = {self.client_of.get(name, name) for fire in window.fires for name in fire.requests}
+        return event.t_ns >= window.first_ns and any(
+            self.client_of.get(word, word) in hit for word in _WORD.findall(event.detail)
+        )
 
     @cached_property
     def damaged(self) -> str | None:

@@ -118,7 +118,7 @@ def _reply(case: Case, window: Window, word: str) -> bool:
 
 
 def _event(case: Case, window: Window, kind: str) -> bool:
-    return any(event.kind == kind and window.holds(event.t_ns) for event in case.history.events)
+    return any(event.kind == kind and case.shown_by(window, event) for event in case.history.events)
 
 
 def _canary(case: Case, window: Window, state: str) -> bool:

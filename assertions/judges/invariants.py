@@ -1,8 +1,8 @@
 """invariants: what the runtime checks about itself at each step (conservation, ownership, KV tags) always held.
 
 Breaches arrive as `invariant` events from checkers that do not know the injector. A breach is excused only in the
-window of a fault whose symptom is `event:invariant`: damage that the checkers are meant to see. The checkers know
-requests by the server's ids; here they get the names that their clients gave them, so that one can look them up.
+window of a fault whose symptom is `event:invariant`, or later where it names a request that this fault hit: damage that
+the checkers are meant to see. The checkers know requests by the server's ids; here they get the names that their clients gave them, so that one can look them up.
 """
 
 import re
@@ -56,7 +56,7 @@ def _told(case: Case, event: Event) -> Evidence:
 
 def _meant(case: Case, event: Event) -> bool:
     return any(
-        window.planned is not None and window.planned.symptom == f"event:{KIND}" and window.holds(event.t_ns)
+        window.planned is not None and window.planned.symptom == f"event:{KIND}" and case.shown_by(window, event)
         for window in case.windows
     )
 

@@ -59,7 +59,7 @@ _COPY_ACTIONS = (
     fail("error", LaunchError, symptom="mark:swap.failed", placements=_COPY_PLACES),
     delay(symptom="mark:device.late", placements=_COPY_PLACES),
     hang(symptom="mark:device.late", placements=_COPY_PLACES),
-    Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="mark:kv.tag_breach"),
+    Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="event:invariant"),
 )
 
 DEVICE_COPY_D2H = Point(

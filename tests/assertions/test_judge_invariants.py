@@ -40,6 +40,16 @@ class TestInvariants:
         run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail="kv tag")
         assert run.judged("invariants").state is State.FAIL
 
+    def test_a_later_breach_is_excused_where_it_names_a_request_that_the_fault_hit(self) -> None:
+        run = healthy()
+        run.plan["faults"][0]["symptom"] = "event:invariant"
+        hit = run.tables["fire"][0]["request"]
+        run.add("event", t_ns=100 * S, proc="server", kind="invariant", detail=f"kv.tags: {hit}: block 7, content")
+        assert run.judged("invariants").state is State.PASS
+        assert run.judged("fired").state is State.PASS
+        run.add("event", t_ns=101 * S, proc="server", kind="invariant", detail="kv.tags: s-r1: block 7, content")
+        assert run.judged("invariants").state is State.FAIL
+
     def test_a_silent_server_is_unknown(self) -> None:
         run = healthy()
         run.tables["served"].clear()

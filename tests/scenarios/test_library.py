@@ -23,6 +23,7 @@ NAMES = (
     "nightly-two-tenants",
     "pool-oom",
     "pr-cut-and-oom",
+    "pr-swap-storm",
     "your-server",
 )
 

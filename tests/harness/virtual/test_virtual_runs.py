@@ -8,7 +8,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,25 +100,30 @@ def judges(outcome: Outcome) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def library_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, float]:
-    began_s = time.monotonic()
-    outcome = run(RunOptions("pr-cut-and-oom", tmp_path_factory.mktemp("library")), say=lambda line: None)
-    return outcome, time.monotonic() - began_s
+def library_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run(RunOptions("pr-cut-and-oom", tmp_path_factory.mktemp("library")), say=lambda line: None)
 
 
-def test_the_library_scenario_passes_in_half_a_minute_with_every_fault_felt(library_run: tuple[Outcome, float]) -> None:
-    outcome, took_s = library_run
-    assert outcome.exit == 0
-    assert took_s < 30
-    found = judges(outcome)
+def test_the_library_scenario_passes_with_every_fault_felt(library_run: Outcome) -> None:
+    assert library_run.exit == 0
+    found = judges(library_run)
     for name in ("answered", "alive", "tokens", "invariants", "fired", "reclamation", "recovery", "e2e.p95 < 2s"):
         assert found[name] == "PASS"
 
 
-def test_the_report_names_the_cost_table_and_how_far_it_was_off(library_run: tuple[Outcome, float]) -> None:
-    report = (library_run[0].run_dir / "report.html").read_text()
+def test_the_report_names_the_cost_table_and_how_far_it_was_off(library_run: Outcome) -> None:
+    report = (library_run.run_dir / "report.html").read_text()
     assert "cost table cpu-default" in report
     assert re.search(r"off by step_p50 [+-]?\d", report.replace("&#43;", "+"))
+
+
+@pytest.mark.slow
+def test_requests_that_are_swapped_survive_copies_that_fail_and_the_lost_one_is_seen(tmp_path: Path) -> None:
+    outcome = run(RunOptions("pr-swap-storm", tmp_path), say=lambda line: None)
+    assert outcome.exit == 0
+    found = judges(outcome)
+    for name in ("answered", "tokens", "invariants", "fired", "reclamation", "recovery"):
+        assert found[name] == "PASS"
 
 
 def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
