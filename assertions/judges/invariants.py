@@ -2,7 +2,8 @@
 
 Breaches arrive as `invariant` events from checkers that do not know the injector. A breach is excused only in the
 window of a fault whose symptom is `event:invariant`, or later where it names a request that this fault hit: damage that
-the checkers are meant to see. The checkers know requests by the server's ids; here they get the names that their clients gave them, so that one can look them up.
+the checkers are meant to see. The checkers know requests by the server's ids; here they get the names that their
+clients gave them, so that one can look them up.
 """
 
 import re
