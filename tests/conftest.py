@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = config.getoption("--hypothesis-profile") or settings.get_current_profile_name()
     if settings.get_profile(profile).derandomize:
         no_numbers_from_loaded_modules()
+        same_hashes_on_workers(config)
     elif config.option.hypothesis_seed is None:
         drawn = str(random.SystemRandom().randrange(2**32))
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", drawn)
@@ -56,3 +57,13 @@ def no_numbers_from_loaded_modules() -> None:
     """Hypothesis also tries constants of our own modules, of all that happen to be loaded by then. Which those are
     depends on the files chosen and on what a worker ran before: a test alone would not see what it saw in the suite."""
     providers._get_local_constants = Constants
+
+
+def same_hashes_on_workers(config: pytest.Config) -> None:
+    """Hypothesis orders some of its choices by hashes of strings. Workers start with the same ones; what our tests
+    start has other ones each time, as everywhere else. Without workers it is up to who starts pytest."""
+    if hasattr(config, "workerinput"):
+        if os.environ.get("PYTHONHASHSEED") == "0":
+            del os.environ["PYTHONHASHSEED"]
+    elif getattr(config.option, "tx", None):
+        os.environ.setdefault("PYTHONHASHSEED", "0")
