@@ -47,7 +47,7 @@ class Hand:
 
     def audit(self, scope: str) -> None:
         self._world.leap.catch_up()
-        self._world.rows.audit(self._world.engine.audit(scope))
+        self._world.rows.audit(self._world.audit(scope))
 
 
 class VirtualTarget:

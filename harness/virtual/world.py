@@ -23,22 +23,27 @@ from runtime.core.edge import Mailbox
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.costs import CostTable, Priced, Slowing
+from runtime.device.holdings import device_rows
 from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.keyed import KeyedModel
+from runtime.device.rationed import Rationed
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
+from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import limits_of, read_knobs
 from runtime.leap import Leap
 from runtime.memory.host import host_memory
 from runtime.memory.paged import PagedPool
+from runtime.memory.upstream import Reserve
 from runtime.points import catalogue
 
 REQUEST_TIMEOUT_S = 600.0
 """The live server's default deadline (runtime.server.config)."""
 SAMPLE_NS = 1_000_000_000
 HOST_BYTES = 1 << 30
+DEVICE_BYTES = 1 << 30
 """Of the simulated machine; pages that nobody swaps to are never there."""
 
 
@@ -67,7 +72,7 @@ class World:
         self._stirred = True
         self._alarm_ns: int | None = None
         mailbox = Mailbox(knobs.waiting_max)
-        env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
+        self._env = env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
         pool = PagedPool(
             env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
         )
@@ -75,7 +80,10 @@ class World:
         costs = self._costs(table, plan, slowing)
         host = HostBytes(HOST_BYTES)
         mover = SimMover(host, "io", model.rows, pool.plane)
-        device = SimDevice({"": model}, pool.plane, env, self.time, costs, mover)
+        limits = limits_of(knobs)
+        # Only its launches take memory: what leaps over many steps while no fault is armed has no need to.
+        self._rationed = Rationed(model, env, Reserve(DEVICE_BYTES), limits.token_budget, limits.seqs_max)
+        device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
         _, swap = host_memory(env, pool, host, mover.block_bytes, knobs.swap_blocks, device.copy, host.move)
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
         context_tokens = knobs.kv_blocks * knobs.block_tokens
@@ -94,7 +102,6 @@ class World:
             lambda client: self.ended(client),
             gate,
         )
-        limits = limits_of(knobs)
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap)
         self.server.fatal = lambda: self.engine.fatal
@@ -123,6 +130,10 @@ class World:
         if slowing is None:
             return Priced(table, seed)
         return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s(plan.phases) * 1e9))
+
+    def audit(self, scope: str) -> list[AuditRow]:
+        """The engine's reclamation audit, and that of the device's own pools."""
+        return self.engine.audit(scope) + device_rows(self._env, self._rationed.held(), scope)
 
     def wake(self) -> None:
         """Something came for the engine: it gets a turn at this moment."""
