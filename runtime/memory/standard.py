@@ -10,7 +10,7 @@ A pool belongs to one thread, and so does its ledger: the device's pools keep on
 gives back while the engine does. Poison goes in below Fault, and Log on top, where they are asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from runtime.core.env import Env
@@ -129,11 +129,6 @@ def device_pools(
             PoolKind.WORKSPACE: _seen(own, Retry(workspace, own, ()), log),
         }
     )
-
-
-def print_all(pools: Sequence[Pools]) -> str:
-    """One table over all pools."""
-    return "\n".join(one.print_stats() for one in pools)
 
 
 def _poisoned(pool: Pool, poison: Callable[[str], Fill] | None) -> Pool:

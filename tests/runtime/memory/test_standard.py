@@ -7,7 +7,7 @@ from runtime.memory.paged import PagedPool
 from runtime.memory.paged_spans import PagedSpans
 from runtime.memory.pools import Pools
 from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
-from runtime.memory.standard import STEPS_MAX, SpanMover, PoolSizes, device_pools, engine_pools, print_all
+from runtime.memory.standard import STEPS_MAX, PoolSizes, SpanMover, device_pools, engine_pools
 from runtime.memory.upstream import Reserve
 from tests.runtime.memory.bench import KIB, Bench
 
@@ -126,13 +126,6 @@ def test_spans_move_only_when_their_holder_can_be_told():
     assert io.defrag(mover, None) == 280 * KIB
     assert sorted(told) == sorted(spans[2:])
     assert sorted(told.values()) == sorted(span for span, _ in io.live())
-
-
-def test_figures_of_all_pools_are_one_table():
-    engine, device = both(Bench())
-    engine.alloc(swap(100))
-    text = print_all((engine, device))
-    assert all(name in text for name in ("kv", "io", "weight", "activation", "workspace"))
 
 
 def test_sizes_are_checked_together():
