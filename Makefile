@@ -27,7 +27,7 @@ slow: $(READY)          ## the tests that start real processes (about a quarter 
 	$(BIN)/python -m pytest -q -m 'slow and not soak' -n 0
 
 long: $(READY)          ## everything, for a night
-	$(BIN)/python -m pytest -q -m 'slow or soak' -n 0
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m 'slow or soak' -n 0
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
