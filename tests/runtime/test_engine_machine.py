@@ -7,6 +7,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from faults import FaultSpec, When, parse_do
 from runtime.core.edge import Cancel, Finish
 from runtime.core.errors import LaunchError
+from runtime.core.work import Way
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
@@ -34,6 +35,8 @@ class EngineMachine(CountedMachine):
         self.bench = self.bench_of(False, 0, Mode.AUTO, 0.0)
         self.asked: dict[str, tuple[list[int], int]] = {}
         self.stopped: set[str] = set()
+        self.told: set[str] = set()
+        """Cancelled or finished, and not read by the engine yet."""
         self.broken = 0
 
     def bench_of(self, cache: bool, host_blocks: int, mode: Mode, expected_output: float) -> Bench:
@@ -50,8 +53,8 @@ class EngineMachine(CountedMachine):
 
     @initialize(
         cache=st.sampled_from([True, True, False]),
-        host_blocks=st.sampled_from([0, 3, 14]),
-        mode=st.sampled_from([Mode.AUTO, Mode.SWAP, Mode.SWAP, Mode.RECOMPUTE, Mode.FAIL]),
+        host_blocks=st.sampled_from([14, 14, 3, 0]),
+        mode=st.sampled_from([Mode.SWAP, Mode.SWAP, Mode.SWAP, Mode.AUTO, Mode.RECOMPUTE, Mode.FAIL]),
         expected_output=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
     )
     def choose(self, cache: bool, host_blocks: int, mode: Mode, expected_output: float) -> None:
@@ -73,12 +76,18 @@ class EngineMachine(CountedMachine):
     @rule()
     def step(self) -> None:
         self.bench.engine.step()
+        ended = self.bench.sink.ended
+        assert self.told <= ended.keys(), "a cancel was lost"
+        self.told.clear()
+        for name, request in self.bench.engine._requests.items():
+            assert request.submit.deadline_ns > self.bench.clock.t_ns, f"the deadline of {name} was ignored"
 
     @precondition(lambda self: not self.flying)
     @rule(turns=st.integers(1, 9))
     def go_on(self, turns: int) -> None:
         for _ in range(turns):
             self.bench.turn()
+        self.told.clear()
 
     @precondition(lambda self: self.flying)
     @rule(fails=st.booleans())
@@ -100,6 +109,7 @@ class EngineMachine(CountedMachine):
     def stop_one(self, data: st.DataObject, stop: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.asked)))
         self.stopped.add(name)
+        self.told.add(name)
         self.bench.mailbox.post(Finish(name) if stop else Cancel(name))
 
     @rule(do=st.sampled_from(BREAKS))
@@ -108,6 +118,16 @@ class EngineMachine(CountedMachine):
         spec = FaultSpec(id="f", n=self.broken, do=parse_do(do[0]), place=do[1], when=When(times=1))
         self.bench.faults.arm([spec])
         self.broken += 1
+
+    @precondition(lambda self: self.bench.engine._scheduler.running)
+    @rule(times=st.integers(1, 3))
+    def preempt_by_force(self, times: int) -> None:
+        self.bench.faults.heal_all("drawn")
+        spec = FaultSpec(id="f", n=self.broken, do=parse_do("sched.preempt: force"), when=When(times=times))
+        self.bench.faults.arm([spec])
+        self.broken += 1
+        self.bench.engine.step()
+        self.told.clear()
 
     @rule(seconds=st.sampled_from([0.1, 1.5]))
     def time_passes(self, seconds: float) -> None:
@@ -143,6 +163,22 @@ class EngineMachine(CountedMachine):
         assert len(scheduler.running) <= 3
 
     @invariant()
+    def what_is_in_flight_is_nobody_elses_and_never_free(self) -> None:
+        bench = self.bench
+        free = set(bench.pool._free)
+        launches = [ticket.work for ticket in bench.device.launched[-1:] if not ticket.done]
+        for work in launches:
+            assert not free.intersection(block for table in work.block_tables for block in table)
+        for ticket in bench.device.copies:
+            copy = ticket.work
+            assert not free.intersection(copy.blocks)
+            assert all(copy.request_id not in work.request_ids for work in launches), "it runs without its KV"
+            holders = [o for pool, o, _ in bench.env.ledger.outstanding() if pool == "kv"]
+            for block in copy.blocks:
+                owners = [o for o in holders if block in bench.env.ledger.held("kv", o)]
+                assert copy.way is Way.OUT or owners in ([copy.request_id], [])
+
+    @invariant()
     def tokens_are_a_prefix_of_what_each_would_get_alone(self) -> None:
         for name, tokens in self.bench.sink.tokens.items():
             prompt, _ = self.asked[name]
@@ -166,5 +202,5 @@ class EngineMachine(CountedMachine):
         assert bench.leftovers() == []
 
 
-EngineMachine.TestCase.settings = machine_settings(runs=60, steps=40)
+EngineMachine.TestCase.settings = machine_settings(runs=100, steps=40)
 TestEngineMachine = EngineMachine.TestCase
