@@ -21,7 +21,7 @@ from runtime.core.work import Work
 from runtime.device.keyed import scramble_one
 
 DEFAULT = "cpu-default"
-_REMEMBERED_MAX = 100_000
+_REMEMBERED_MAX = 20_000
 FLOOR_NS = 1_000
 """No launch is quicker, so two launches never share a stamp."""
 

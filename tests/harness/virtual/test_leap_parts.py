@@ -1,0 +1,72 @@
+"""What a leap asks before it begins, and what must look at it while it is under way."""
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from harness.record.digest import table_digests
+from harness.virtual.world import World
+from runtime.leap.leap import Leap
+from runtime.leap.reach import blocks_last
+from tests.harness.virtual.test_virtual_runs import SMALL, small
+
+PHASES = 'phases = { warmup = { completed = 2 }, baseline = "1s", trial = "4s", recovery = "1s", drain_max = "5s" }\n'
+IMPATIENT = """
+[[load]]
+id = "long"
+rate = "4/s"
+prompt_tokens = [20, 60]
+output_tokens = [100, 300]
+timeout = "0.1s"
+stream = 0.7
+"""
+
+sizes = st.sampled_from([1, 4, 16])
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 3)), min_size=1, max_size=6), sizes, st.integers(0, 12))
+def test_there_are_blocks_for_as_many_steps_as_a_walk_finds(requests, size, free):
+    rows = [SimpleNamespace(computed=n, blocks=[0] * (-(-n // size) + more)) for n, more in requests]
+    pool = SimpleNamespace(block_tokens=size, reclaimable=free)
+    held, walked = [len(row.blocks) for row in rows], 0
+    while walked < 30:
+        short = [at for at, row in enumerate(rows) if row.computed + walked >= held[at] * size]
+        if len(short) > free:
+            break
+        free -= len(short)
+        for at in short:
+            held[at] += 1
+        walked += 1
+    assert blocks_last(pool, rows, 30) == walked  # type: ignore[arg-type]
+
+
+def test_who_hangs_up_within_a_leap_has_the_tokens_of_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaping = small(tmp_path, IMPATIENT, PHASES)
+    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
+    stepping = small(tmp_path, IMPATIENT, PHASES)
+    tables = [table_digests(outcome.run_dir / "run.sqlite") for outcome in (leaping, stepping)]
+    assert tables[0] == tables[1]
+
+
+def test_a_leap_compares_every_block_before_it_and_leaves_damage_to_a_real_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, seen = Leap._begin, []
+
+    def damaged(leap: Leap, rows, rooms, most):
+        if len(seen) == 3:
+            leap._pool.plane._sums[rows[0].blocks[0]] += 1
+        begin(leap, rows, rooms, most)
+        seen.append(leap._going is not None)
+
+    monkeypatch.setattr(Leap, "_begin", damaged)
+    assert SMALL
+    outcome = small(tmp_path, IMPATIENT, PHASES)
+    assert outcome.exit == 1
+    assert seen[:5] == [True, True, True, False, True]
