@@ -3,7 +3,7 @@
 import platform
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ from runtime.device.holdings import device_rows
 from runtime.device.malloc import keep_freed_memory
 from runtime.device.mem_info import MemInfo
 from runtime.device.torch_mover import TorchMover
-from runtime.device.torch_segments import TorchSegments, carved, placed
+from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
 from runtime.engine import Engine
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
@@ -102,7 +102,11 @@ def _step_space(knobs: Knobs, config: DecoderConfig, env: Env, segments: TorchSe
         step=step_bytes(config, max(tokens, PROMPT_TOKENS), max(knobs.seqs_max, *ROWS)),
         workspace=2 * scratch,
     )
-    return StepSpace(config, segments, device_pools(env, segments, sizes), scratch)
+    return StepSpace(config, segments, device_pools(env, segments, sizes, poison=_poison(knobs, segments)), scratch)
+
+
+def _poison(knobs: Knobs, segments: TorchSegments) -> Callable[[str], Filler] | None:
+    return segments.filler if knobs.poison else None
 
 
 def _env(knobs: Knobs, mailbox: Mailbox, witness: Witness) -> Env:
@@ -171,7 +175,14 @@ class Runtime:
         copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
         device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
         self._pools, swap = host_memory(
-            self.env, pool, segments, copies.block_bytes, knobs.swap_blocks, device.copy, segments.move
+            self.env,
+            pool,
+            segments,
+            copies.block_bytes,
+            knobs.swap_blocks,
+            device.copy,
+            segments.move,
+            _poison(knobs, segments),
         )
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         self._engine = Engine(self.env, device, pool, sink, self.mailbox, limits_of(knobs), bounds, swap)

@@ -47,6 +47,8 @@ class Knobs:
     """Requests of one group that begin alike share the KV of what they have in common."""
     exact: bool = False
     """Bit-equal results whatever the batch, at 0.56-0.7 of the speed."""
+    poison: bool = False
+    """Overwrite activations, scratch and host memory as they come back: who still reads them gets wrong answers."""
     faults: bool = True
     """False builds the runtime without its fault bus: nothing can be armed."""
     seed: int = 0

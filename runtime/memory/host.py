@@ -9,7 +9,7 @@ from runtime.memory.paged import PagedPool
 from runtime.memory.paged_spans import PagedSpans
 from runtime.memory.pools import Pools
 from runtime.memory.spans import PoolKind, Span
-from runtime.memory.standard import MIB, PoolSizes, SpanMover, engine_pools
+from runtime.memory.standard import MIB, Fill, PoolSizes, SpanMover, engine_pools
 from runtime.memory.swap import SwapSpace
 from runtime.memory.upstream import Upstream
 
@@ -24,15 +24,16 @@ def host_memory(
     swap_blocks: int,
     copy: Callable[[Copy], Ticket],
     move: Callable[[Span, Span, int], None],
+    poison: Callable[[str], Fill] | None = None,
 ) -> tuple[Pools, SwapSpace | None]:
     """Pools kv, prefix and io, and a swap space for `swap_blocks` blocks of `block_bytes` each (0: none).
 
-    `copy` is the device's; `move` copies bytes within the host's segments.
+    `copy` is the device's; `move` copies bytes within the host's segments; `poison` overwrites what comes back.
     """
     io_bytes = max(1, swap_blocks * block_bytes)
     sizes = PoolSizes(io=io_bytes, io_segment=min(SEGMENT_BYTES, io_bytes))
     mover = SpanMover(move)
-    pools = engine_pools(env, upstream, PagedSpans(env, kv, block_bytes), sizes, mover)
+    pools = engine_pools(env, upstream, PagedSpans(env, kv, block_bytes), sizes, mover, poison=poison)
     if not swap_blocks:
         return pools, None
     swap = SwapSpace(env, kv, pools[PoolKind.IO], block_bytes, copy)

@@ -12,7 +12,8 @@ from faults import FaultSpec, Scope, When, parse_do
 from runtime.build import Runtime, build_served
 from runtime.core.edge import Output, Submit
 from runtime.core.work import Sampling
-from runtime.memory.spans import PoolKind
+from runtime.memory.adaptors.poison import SENTINEL
+from runtime.memory.spans import PoolKind, Span
 from runtime.memory.standard import STEPS_MAX
 from runtime.models.config import ModelRefused
 
@@ -144,6 +145,22 @@ def test_steady_decode_makes_no_segment_and_all_bytes_have_an_owner(live: Live):
     assert usages["activation"].live == usages["workspace"].live == 0
     assert usages["activation"].allocs - usages["activation"].hits == 1
     assert usages["weight"].held_bytes > 1_000_000
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_poison_changes_no_token_and_what_came_back_is_overwritten(exact: bool):
+    plain, poisoned = Live(exact=exact), Live(exact=exact, poison=True)
+    try:
+        for one in (plain, poisoned):
+            one.run("a-0", "b-0", "c-0", max_tokens=12)
+        assert poisoned.tokens == plain.tokens
+        segments = poisoned.runtime._space.segments
+        arena = segments.bytes_of(Span("activation", 0, 0, 4096, 0))
+        assert arena.eq(SENTINEL).all()
+        assert not plain.runtime._space.segments.bytes_of(Span("activation", 0, 0, 4096, 0)).eq(SENTINEL).all()
+    finally:
+        plain.runtime.close()
+        poisoned.runtime.close()
 
 
 def test_figures_are_published_by_the_engines_turns(live: Live):
