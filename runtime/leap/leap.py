@@ -16,20 +16,20 @@ It is the engine's friend and moves its counters and its flight; live engines ha
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
 from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
-from runtime.core.work import Sampled, Work
+from runtime.core.work import Work
 from runtime.device.costs import Priced
 from runtime.device.keyed import KeyedModel
 from runtime.device.sim import SimDevice, _Launch
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine, Flight
 from runtime.leap.leapt import Leapt
+from runtime.leap.news import News
 from runtime.leap.reach import blocks_last, decode_only, nobody_enters
 from runtime.memory.paged import PagedPool
 from runtime.memory.tag_line import reckon
@@ -39,25 +39,6 @@ from runtime.scheduling.scheduler import Limits
 
 STRETCH = 64
 """Steps that are worked out ahead at most, since what comes may end the leap sooner."""
-
-
-class News(Protocol):
-    """Who is told of the steps of a leap: the engine's sink, by other doors."""
-
-    def rooms(self, requests: Sequence[str], untold: Sequence[str]) -> list[int]:
-        """For each, how many of its tokens may be told in a row; 0: its news are not so simple now. Those of `untold`
-        will first be told of a token that has landed already."""
-        ...
-
-    def leapt(
-        self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
-    ) -> None:
-        """A token for each of the first stamps; `drawn` by row where log probabilities were asked for."""
-        ...
-
-    def marked(self, t_ns: int) -> None:
-        """Take the marks that were counted at that moment."""
-        ...
 
 
 class Leap:
@@ -148,6 +129,7 @@ class Leap:
         self.catch_up()
         self._going = None
         self._settle(going, going.done)
+        self.steps += going.done
         engine, ticket, end_ns = self._engine, going.ticket, going.ends_ns[going.done]
         batch = Batch("", tuple([Row(request, 1) for request in going.rows]))
         bound = bind(batch, engine._steps, self._pool.block_tokens)
