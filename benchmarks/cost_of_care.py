@@ -165,6 +165,9 @@ class _NoPlane:
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[()]:
         return ()
 
+    def compare(self, tables: Sequence[Sequence[int]], reads: Sequence[Claim]) -> tuple[()]:
+        return ()
+
     def stamp(self, work: Work) -> None:
         return None
 
