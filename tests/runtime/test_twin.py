@@ -229,7 +229,7 @@ def test_a_recorded_live_run_and_its_virtual_replay_make_the_same_plans_step_by_
     ended = live(tape, limits)
     plans, ended_again = replay(tape, limits)
     copies = [plan for plan in tape.plans if plan[0][0].startswith(("in ", "out "))]
-    assert (len(copies) > 4) == (mode is Mode.SWAP)
+    assert bool(copies) == (mode is Mode.SWAP)
     assert len(ended) == REQUESTS
     met = {bisect_right(tape.launched, turn) for turn, _ in tape.came}
     assert len(met) > 8, "most came between the same two launches, so their moments prove nothing"
