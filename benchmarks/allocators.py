@@ -31,19 +31,19 @@ from benchmarks.allocators_moves import moves
 from benchmarks.allocators_policies import policies
 from benchmarks.allocators_trace import trace
 from runtime.core.ports import Ticket
-from runtime.memory.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
-from runtime.memory.arena import Arena
-from runtime.memory.classes import Classes
-from runtime.memory.extents import Extents
-from runtime.memory.paged import PagedPool
-from runtime.memory.paged_spans import PagedSpans
-from runtime.memory.placement import Placement
-from runtime.memory.pool import Pool
-from runtime.memory.ring import Ring
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
-from runtime.memory.upstream import Reserve, Segments
-from runtime.memory.whole import Whole
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.paged_spans import PagedSpans
+from runtime.memory.spans.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
+from runtime.memory.spans.arena import Arena
+from runtime.memory.spans.classes import Classes
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.placement import Placement
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.ring import Ring
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Reserve, Segments
+from runtime.memory.spans.whole import Whole
 
 KIB, MIB = 1024, 1024 * 1024
 

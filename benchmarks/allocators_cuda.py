@@ -19,7 +19,7 @@ from benchmarks.allocators_heaps import MIB, Heap
 from benchmarks.allocators_torch import TorchModel
 from benchmarks.allocators_trace import play
 from benchmarks.allocators_traces import ORDERS, any_size, by_lifetime, wishes
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 ROOM_BYTES, SEED = 1024 * MIB, 7
 LOAD_BYTES = int(0.9 * ROOM_BYTES)

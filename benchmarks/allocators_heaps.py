@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.memory.adaptors import Limit, Retry, ladder
-from runtime.memory.extents import Extents
-from runtime.memory.failures import OutOfMemory
-from runtime.memory.placement import Placement
-from runtime.memory.pool import Pool
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, Span
-from runtime.memory.upstream import Reserve, Segments
-from runtime.memory.whole import Whole
+from runtime.memory.spans.adaptors import Limit, Retry, ladder
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.placement import Placement
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Reserve, Segments
+from runtime.memory.spans.whole import Whole
 
 MIB = 1024 * 1024
 KINDS = tuple(PoolKind)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchmarks.allocators_heaps import KINDS, MIB, Ours, Room
 from benchmarks.allocators_trace import PAGE_BYTES, play
 from benchmarks.allocators_traces import Wish, by_lifetime
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 STARTS_AT = 250
 

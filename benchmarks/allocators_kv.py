@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.allocators_heaps import real_env
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 
 BLOCK_TOKENS = 16
 BUDGET_TOKENS = 512

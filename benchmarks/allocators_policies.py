@@ -13,7 +13,7 @@ from functools import partial
 from benchmarks.allocators_heaps import MIB, Heap
 from benchmarks.allocators_trace import play
 from benchmarks.allocators_traces import ORDERS, Wish, any_size, by_lifetime, wishes
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 SEEDS = range(1, 9)
 HIGH_FROM_BYTES = 4 * MIB

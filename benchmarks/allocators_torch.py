@@ -7,7 +7,7 @@ are given back, and the segment is asked for again. Not modelled: streams, expan
 """
 
 from benchmarks.allocators_heaps import MIB, Heap
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 
 class TorchModel(Heap):

@@ -16,7 +16,7 @@ from functools import partial
 from benchmarks.allocators_heaps import MIB, Heap, Ours, Room
 from benchmarks.allocators_torch import TorchModel
 from benchmarks.allocators_traces import ORDERS, Wish, any_size, by_lifetime, wishes
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 SEED_SAYS = (
     "the seed claims, with neither order nor load nor code: 'Triton Allocator' 12.3 %, largest 48.2 MB, 0 failures;",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks.allocators_heaps import KINDS, MIB
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 
 
 @dataclass(frozen=True)

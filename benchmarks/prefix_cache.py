@@ -19,8 +19,8 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Claim, Sampled, Sampling, StepResult, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.paged import PagedPool
-from runtime.memory.prefix import KeyLine, salt_of
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.prefix import KeyLine, salt_of
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS = 16

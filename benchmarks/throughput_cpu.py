@@ -34,7 +34,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.malloc import keep_freed_memory, minor_faults
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv

@@ -26,12 +26,12 @@ from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import Knobs, limits_of, read_knobs
 from runtime.memory.host import host_memory
-from runtime.memory.paged import PagedPool
-from runtime.memory.pools import Pools
-from runtime.memory.spans import PoolKind
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import PoolKind
+from runtime.memory.spans.usage import Usage
 from runtime.memory.standard import MIB, PoolSizes, SpanMover, device_pools
 from runtime.memory.tender import Tender
-from runtime.memory.usage import Usage
 from runtime.models.buffers import step_bytes
 from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder

@@ -30,7 +30,7 @@ from runtime.core.work import Claim, Copy, Sampling, Work
 from runtime.device.costs import CostTable
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS = 16

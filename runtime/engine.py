@@ -18,8 +18,8 @@ from runtime.core.ports import Device, Ticket
 from runtime.core.work import Breach, Sampled
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
-from runtime.memory.paged import PagedPool
-from runtime.memory.swap import SwapSpace
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.batch import Batch, read_back
 from runtime.scheduling.bound import StepBinder
 from runtime.scheduling.request import Phase, Request
@@ -54,7 +54,7 @@ class Engine:
         self.status = Status()
         self.fatal: DeviceLost | None = None
         self.leap: Callable[[], None] = lambda: None
-        """In virtual time: many decode steps at once, when nothing else can happen (runtime/leap.py)."""
+        """In virtual time: many decode steps at once, when nothing else can happen (runtime/leap)."""
         self._env = env
         self._device = device
         self._pool = pool
@@ -86,7 +86,7 @@ class Engine:
 
     def wait_s(self) -> float | None:
         """How long there is nothing to do unless mail or a completion comes; None means for ever."""
-        due = self._watchdog.next_ns(self._in_flight())
+        due = None if self.fatal else self._watchdog.next_ns(self._in_flight())
         return None if due is None else max(0.0, (due - self._env.clock.now_ns()) / 1e9)
 
     def audit(self, scope: str) -> list[AuditRow]:
@@ -109,7 +109,7 @@ class Engine:
                     self._cancel(request_id, why)
                 case Finish(request_id):
                     if request_id in self._requests:
-                        self._end(self._requests[request_id], End("ok", 200, finish="stop"))
+                        self._end_well(self._requests[request_id], "stop")
                 case Call(do):
                     do()
 
@@ -177,14 +177,19 @@ class Engine:
         self._take(request, sampled)
 
     def _take(self, request: Request, sampled: Sampled) -> None:
-        """Its newest token: told, or the last of all. Before it ends well, each slot of its KV is read once more."""
+        """Its newest token: told, or the last of all."""
         finish = request.finish_by()
         if finish is None:
             self._outputs.append(Output(request.id, (sampled,)))
-            return
-        self._refuse_corrupt(read_back(self._pool.plane, (request,)))
+        else:
+            self._end_well(request, finish, (sampled,))
+
+    def _end_well(self, request: Request, finish: str, tokens: tuple[Sampled, ...] = ()) -> None:
+        """Each slot of its KV is read once more before; what lies on the host has no slots."""
+        if request.phase is Phase.RUNNING and request.copying is None:
+            self._refuse_corrupt(read_back(self._pool.plane, (request,)))
         if request.phase is not Phase.ENDED:
-            self._end(request, End("ok", 200, finish=finish), (sampled,))
+            self._end(request, End("ok", 200, finish=finish), tokens)
 
     def _refuse_corrupt(self, breaches: Sequence[Breach]) -> None:
         """A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken."""

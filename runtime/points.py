@@ -4,8 +4,8 @@ from faults import Catalogue
 from runtime.contract.points import POINTS as CONTRACT
 from runtime.device.mem_info import POINTS as MEM_INFO
 from runtime.device.points import POINTS as DEVICE
-from runtime.memory.alloc_points import POINTS as ALLOC
-from runtime.memory.points import POINTS as MEMORY
+from runtime.memory.kv.points import POINTS as KV
+from runtime.memory.spans.points import POINTS as SPANS
 from runtime.models.points import POINTS as MODELS
 from runtime.scheduling.points import POINTS as SCHEDULING
 from runtime.server.points import POINTS as SERVER
@@ -20,7 +20,7 @@ PLANNED = tuple(
 def catalogue() -> Catalogue:
     """A fresh catalogue, so that two runs in one process share nothing."""
     made = Catalogue()
-    for point in (*CONTRACT, *MEMORY, *ALLOC, *SCHEDULING, *DEVICE, *MEM_INFO, *MODELS, *SERVER):
+    for point in (*CONTRACT, *KV, *SPANS, *SCHEDULING, *DEVICE, *MEM_INFO, *MODELS, *SERVER):
         made.declare(point)
     made.planned(PLANNED)
     return made

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from runtime.memory.paged import PoolCount
+from runtime.memory.kv.paged import PoolCount
 
 
 @dataclass(slots=True)

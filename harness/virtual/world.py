@@ -35,8 +35,8 @@ from runtime.guard.watchdog import Bounds
 from runtime.knobs import limits_of, read_knobs
 from runtime.leap import Leap
 from runtime.memory.host import host_memory
-from runtime.memory.paged import PagedPool
-from runtime.memory.upstream import Reserve
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.spans.upstream import Reserve
 from runtime.points import catalogue
 
 REQUEST_TIMEOUT_S = 600.0
@@ -173,8 +173,7 @@ class World:
         self._stirred = False
         if self.leap.turn():
             self.engine.step()
-        # An engine that is lost does nothing more, whatever its launch in flight does.
-        wait_s = self.engine.wait_s() if self.engine.fatal is None else None
+        wait_s = self.engine.wait_s()
         self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
     def _sample(self) -> None:

@@ -48,7 +48,7 @@ class Work:
     """Per row: block ids that cover `context_lens[row]` tokens."""
     sampling: tuple[Sampling | None, ...]
     lineages: tuple[int, ...]
-    """Per row: the running tag hash before its first new token (memory/tags.py); the device stamps from it."""
+    """Per row: the running tag hash before its first new token (memory/kv/tags.py); the device stamps from it."""
 
     @property
     def rows(self) -> int:

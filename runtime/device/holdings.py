@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from runtime.core.env import Env
 from runtime.guard.audit import AuditRow
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 
 _OF_A_LAUNCH = (PoolKind.ACTIVATION, PoolKind.WORKSPACE)
 

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.core.work import Copy, Way
-from runtime.memory.spans import Span
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.tags import TagPlane
+from runtime.memory.spans.span import Span
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
 
 class HostBytes:
-    """Implements `runtime.memory.upstream.Upstream` with arrays, up to `room_bytes` in all."""
+    """Implements `runtime.memory.spans.upstream.Upstream` with arrays, up to `room_bytes` in all."""
 
     def __init__(self, room_bytes: int) -> None:
         self.left_bytes = room_bytes

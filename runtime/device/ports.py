@@ -28,7 +28,7 @@ class Mover(Protocol):
 
 
 class Tags(Protocol):
-    """The part of the tag plane that a device uses (runtime.memory.tags.TagPlane)."""
+    """The part of the tag plane that a device uses (runtime.memory.kv.tags.TagPlane)."""
 
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
         """Blocks that do not hold what their readers claim."""

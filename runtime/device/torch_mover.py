@@ -13,8 +13,8 @@ from torch import Tensor
 
 from runtime.core.work import Copy, Way
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.spans import Span
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.tags import TagPlane
+from runtime.memory.spans.span import Span
 
 
 class TorchMover:

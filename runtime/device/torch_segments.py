@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runtime.memory.placement import Place, aligned
-from runtime.memory.pool import Pool
-from runtime.memory.spans import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.placement import Place, aligned
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.span import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
 
 Filler = Callable[[Place, int], None]
 Make = Callable[[tuple[int, ...], torch.dtype], Tensor]
@@ -24,7 +24,7 @@ Make = Callable[[tuple[int, ...], torch.dtype], Tensor]
 
 
 class TorchSegments:
-    """Implements `runtime.memory.upstream.Upstream`; pools of several threads may share one.
+    """Implements `runtime.memory.spans.upstream.Upstream`; pools of several threads may share one.
 
     `room_bytes` bounds all segments together; None leaves it to torch to say no.
     """

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from runtime.core.env import Env
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 
 
 @dataclass(frozen=True, slots=True)

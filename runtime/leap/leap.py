@@ -31,8 +31,8 @@ from runtime.engine import Engine, Flight
 from runtime.leap.leapt import Leapt
 from runtime.leap.news import News
 from runtime.leap.reach import blocks_last, decode_only, nobody_enters
-from runtime.memory.paged import PagedPool
-from runtime.memory.tag_line import reckon
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.tag_line import reckon
 from runtime.scheduling.batch import Batch, Row, bind
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits

@@ -7,8 +7,7 @@ blocks. Who waits is only asked as the scheduler asks: the head of the queue, an
 from collections.abc import Sequence
 
 from runtime.engine import Engine
-from runtime.memory.paged import PagedPool
-from runtime.scheduling.peak import peak_blocks
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 
@@ -62,26 +61,14 @@ def nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, most: i
 
 
 def _without_room(head: Request, scheduler: Scheduler, pool: PagedPool, most: int) -> int:
-    """`Room.fits` with what it will see before each step, until it would say yes."""
-    running, count, size = scheduler.running, pool.count(), pool.block_tokens
-    cached = scheduler._cached(head) if head.swapped is None else []
-    shared = len(cached) - pool.index.idle_among(cached)
-    need = pool.blocks_for(len(head.tokens) + 1) - shared + len(running)
-    twice = max(0, sum(len(one.blocks) for one in running) - count.live)
+    """Ask for its room before each step, until there is some."""
+    running, size = scheduler.running, pool.block_tokens
     spare = [len(one.blocks) * size - one.computed for one in running]
-    mine = len(head.tokens), _to_come(scheduler, head, 0)
+    prospect = scheduler.prospect(head)
     for step in range(min(most, AHEAD)):
-        if need > count.reclaimable - _taken(spare, step, size):
-            return most  # and blocks become only fewer
-        lives = [(len(one.tokens) + step, _to_come(scheduler, one, step)) for one in running]
-        if peak_blocks([*lives, mine], size) - shared - twice <= pool.blocks:
+        if prospect.fits(step, _taken(spare, step, size)):
             return step
     return min(most, AHEAD)
-
-
-def _to_come(scheduler: Scheduler, one: Request, step: int) -> int:
-    expected = int(one.submit.max_tokens * scheduler._space._expected_output)
-    return max(0, expected - one.generated - step)
 
 
 def _taken(spare: Sequence[int], steps: int, size: int) -> int:

@@ -1,1 +1,1 @@
-"""Owns every byte: KV blocks with owners, and the tag plane that says what each slot should hold."""
+"""Owns every byte: kv in blocks, with tags that say what each slot should hold, and spans of everything else."""

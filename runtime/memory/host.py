@@ -5,13 +5,13 @@ from collections.abc import Callable
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
-from runtime.memory.paged import PagedPool
-from runtime.memory.paged_spans import PagedSpans
-from runtime.memory.pools import Pools
-from runtime.memory.spans import PoolKind, Span
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.paged_spans import PagedSpans
+from runtime.memory.kv.swap import SwapSpace
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import PoolKind, Span
+from runtime.memory.spans.upstream import Upstream
 from runtime.memory.standard import MIB, Fill, PoolSizes, SpanMover, engine_pools
-from runtime.memory.swap import SwapSpace
-from runtime.memory.upstream import Upstream
 
 SEGMENT_BYTES = 4 * MIB
 

@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
-from runtime.memory.adaptors import Fault, FaultAlloc, Limit, Log, Poison, Retry, Rung, Stats, Track, ladder
-from runtime.memory.arena import Arena
-from runtime.memory.classes import Classes
-from runtime.memory.extents import Extents
-from runtime.memory.failures import DefragFailed
-from runtime.memory.paged_spans import PagedSpans
-from runtime.memory.placement import Place, Placement
-from runtime.memory.pool import Pool
-from runtime.memory.pools import Pools
-from runtime.memory.ring import Ring
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
-from runtime.memory.upstream import Segments, Upstream
+from runtime.memory.kv.paged_spans import PagedSpans
+from runtime.memory.spans.adaptors import Fault, FaultAlloc, Limit, Log, Poison, Retry, Rung, Stats, Track, ladder
+from runtime.memory.spans.arena import Arena
+from runtime.memory.spans.classes import Classes
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.failures import DefragFailed
+from runtime.memory.spans.placement import Place, Placement
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.ring import Ring
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Segments, Upstream
 
 MIB = 1 << 20
 STEPS_MAX = 4

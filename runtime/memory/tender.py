@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
-from runtime.memory.failures import DefragFailed
-from runtime.memory.pool import Move
-from runtime.memory.pools import Pools
-from runtime.memory.spans import PoolKind
-from runtime.memory.usage import Usage
+from runtime.memory.spans.failures import DefragFailed
+from runtime.memory.spans.pool import Move
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import PoolKind
+from runtime.memory.spans.usage import Usage
 
 PRESSURE = "memory.pressure"
 DEFRAG_FAILED = "memory.defrag_failed"

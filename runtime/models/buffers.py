@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.placement import aligned
-from runtime.memory.spans import Span
+from runtime.memory.spans.placement import aligned
+from runtime.memory.spans.span import Span
 from runtime.models.config import DecoderConfig
 
 BUCKET = 16

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from runtime.device.torch_segments import Make, fresh
-from runtime.memory.placement import aligned
-from runtime.memory.spans import ALIGNMENT_MAX
+from runtime.memory.spans.placement import aligned
+from runtime.memory.spans.span import ALIGNMENT_MAX
 from runtime.models.config import DecoderConfig
 
 Ints = npt.NDArray[np.int64]

@@ -22,12 +22,12 @@ from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.placement import aligned
-from runtime.memory.pool import Pool
-from runtime.memory.pools import Pools
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.spans.placement import aligned
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.spans.usage import Usage
 from runtime.memory.standard import PoolSizes, device_pools
-from runtime.memory.usage import Usage
 from runtime.models.buffers import Buffers, lay_buffers, parts_of, sizes_of, step_bytes
 from runtime.models.config import DecoderConfig
 

@@ -7,8 +7,8 @@ from itertools import accumulate
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.tag_line import Table, flat_ints, reckon
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.tag_line import Table, flat_ints, reckon
+from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Request
 
 

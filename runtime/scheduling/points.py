@@ -26,7 +26,7 @@ SCHED_PREEMPT = Point(
         Action("force", Kind.LIE, symptom="mark:kv.preempt"),
         fail("fail", Preempted, symptom="outcome:refused", placements=("in_flight",)),
     ),
-    scope=("group", "phase", "request", "step"),
+    scope=("group", "phase", "request"),
 )
 
 POINTS = (SCHED_ADMIT, SCHED_PREEMPT)

@@ -15,8 +15,8 @@ from runtime.core.env import Env
 from runtime.core.errors import Preempted, RuntimeFailure, SwapRefused
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy, Way
-from runtime.memory.paged import PagedPool
-from runtime.memory.swap import SwapSpace
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.places import Places
 from runtime.scheduling.points import SCHED_PREEMPT
 from runtime.scheduling.rates import Rates
@@ -53,13 +53,17 @@ class Preemption:
 
     @property
     def swapped(self) -> int:
-        """Requests with KV on the host."""
-        return 0 if self._swap is None else self._swap.count
+        """Of those that wait: with their KV on the host."""
+        if self._swap is None or not self._swap.count:
+            return 0
+        return sum(one.swapped is not None for one in self._places.waiting)
 
-    def forced(self) -> bool:
-        """Whether a fault wants somebody preempted now."""
+    def forced(self, last: Request) -> bool:
+        """Whether a fault wants `last` preempted now."""
         faults = self._env.faults
-        return faults.armed and faults.fire(SCHED_PREEMPT) is not None
+        if not faults.armed:
+            return False
+        return faults.fire(SCHED_PREEMPT, request=last.id, group=last.submit.group, phase=last.stage) is not None
 
     def preempt(self, victim: Request) -> None:
         """Its blocks go back, now or when their copy is done, and it to its place in the queue, or to its end."""
@@ -124,7 +128,7 @@ class Preemption:
         last = request.copying or after
         if request.swapped is not None:
             assert self._swap is not None
-            self._swap.end(request.id, request.swapped, request.copying or request.swapped.ticket)
+            self._swap.end(request.swapped, request.copying or request.swapped.ticket)
             request.swapped = None
         stage = request.stage
         self._pool.release(request.id, request.strip(), last, group=request.submit.group, phase=stage)
@@ -183,5 +187,5 @@ class Preemption:
 
     def _forget(self, request: Request) -> None:
         assert self._swap is not None and request.swapped is not None
-        self._swap.end(request.id, request.swapped, None)
+        self._swap.end(request.swapped, None)
         request.swapped = None

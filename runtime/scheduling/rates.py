@@ -4,7 +4,9 @@ They decide between swap and recompute, so they come from the run itself and not
 """
 
 _WEIGHT = 0.25
-"""Of the newest; one odd launch in four is forgotten after a dozen."""
+"""Of the newest."""
+_ODD = 4.0
+"""Times the mean that one sample counts for at most: a launch that hung for 20 s says nothing of what tokens cost."""
 
 
 class Rates:
@@ -18,8 +20,12 @@ class Rates:
 
     def computed(self, tokens: int, took_ns: int) -> None:
         """A launch with `tokens` tokens of prompts has landed."""
-        self.token_ns += _WEIGHT * (took_ns / tokens - self.token_ns)
+        self.token_ns = _mean(self.token_ns, took_ns / tokens)
 
     def copied(self, blocks: int, took_ns: int) -> None:
         """A copy has landed."""
-        self.block_ns += _WEIGHT * (took_ns / blocks - self.block_ns)
+        self.block_ns = _mean(self.block_ns, took_ns / blocks)
+
+
+def _mean(mean: float, sample: float) -> float:
+    return mean + _WEIGHT * (min(sample, _ODD * mean) - mean)

@@ -15,9 +15,9 @@ from enum import StrEnum
 from runtime.core.edge import End, Ended, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
-from runtime.memory.prefix import BlockKey, KeyLine, salt_of
-from runtime.memory.swap import Swapped
-from runtime.memory.tags import TagLine
+from runtime.memory.kv.prefix import BlockKey, KeyLine, salt_of
+from runtime.memory.kv.swap import Swapped
+from runtime.memory.kv.tags import TagLine
 from runtime.scheduling.rank import Rank
 
 

@@ -1,11 +1,37 @@
 """Whether the pool can hold one more request, now and as far as one can expect until all of them end."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from runtime.core.env import Env
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.peak import peak_blocks
 from runtime.scheduling.request import Request
+
+
+class Prospect:
+    """One request beside others, of one pool, as it is asked about before each of the next steps.
+
+    Blocks that several hold count once; of those that the request would share it needs no second one.
+    """
+
+    def __init__(self, pool: PagedPool, free: int, need: int, lives: Sequence[tuple[int, int]], beside: int) -> None:
+        self._pool = pool
+        self._free = free
+        self._need = need
+        self._lives = lives
+        self._beside = beside
+
+    def fits(self, steps: int = 0, taken: int = 0) -> bool:
+        """Whether there is room once the others have decoded `steps` more tokens each, in `taken` more blocks: for its
+        whole context, for one more block of each that runs, and for what all will hold at their peak."""
+        if not self._beside:
+            return True
+        if self._need + self._beside > self._free - taken:
+            return False
+        *others, own = self._lives
+        lives = [(now + steps, max(0, to_come - steps)) for now, to_come in others] if steps else others
+        return peak_blocks((*lives, own), self._pool.block_tokens) <= self._pool.blocks
 
 
 class Room:
@@ -20,34 +46,47 @@ class Room:
     def fits(
         self, request: Request, cached: Sequence[int], without: Sequence[Request] = (), *, soon: bool = False
     ) -> bool:
-        """Room for its whole context, and one block for each that runs, so that it preempts nobody; and for what all of
-        them will hold at their peak. With nobody beside it, it need not be asked.
+        """Whether `request` has room, `cached` blocks of it being there already. With nobody beside it, it need not be
+        asked. `without`: as if these had left. `soon`: what waits for a copy counts as free."""
+        return self.prospect(request, cached, without, soon=soon).fits()
 
-        Of `cached` blocks it needs no second one; those that nobody holds are room no longer. `without`: as if these
-        had given back what only they hold. `soon`: what waits for a copy counts as free.
-        """
-        beside = [one for one in self._running if one not in without]
-        if not beside:
-            return True
-        pool, count = self._pool, self._pool.count()
+    def prospect(
+        self, request: Request, cached: Sequence[int], without: Sequence[Request] = (), *, soon: bool = False
+    ) -> Prospect:
+        """The same, to be asked more than once."""
+        pool, count, leaving = self._pool, self._pool.count(), set(map(id, without))
+        beside = [one for one in self._running if id(one) not in leaving]
         shared = len(cached) - pool.index.idle_among(cached)
         need = pool.blocks_for(len(request.tokens) + 1) - shared
-        free = count.reclaimable + sum(self._alone(one) for one in without) + (count.limbo if soon else 0)
-        if need + len(beside) > free:
-            return False
-        lives = [(len(one.tokens), self._to_come(one)) for one in (*beside, request)]
-        held_twice = sum(len(one.blocks) for one in self._running) - count.live
-        return peak_blocks(lives, pool.block_tokens) - shared - max(0, held_twice) <= pool.blocks
+        free = count.reclaimable + self._freed(without, cached) + (count.limbo if soon else 0)
+        return Prospect(pool, free, need, self._lives(beside, request, cached), len(beside))
 
     def coming(self, need: int) -> bool:
         """Whether `need` blocks are there once the copies in flight are done, so that nobody has to go for them."""
         count = self._pool.count()
         return count.limbo > 0 and count.reclaimable + count.limbo >= need
 
-    def _alone(self, one: Request) -> int:
-        """Blocks that nobody else holds."""
-        holders = self._env.ledger.holders(self._pool.name)
-        return sum(holders[block] == 1 for block in one.blocks)
+    def _freed(self, without: Sequence[Request], cached: Sequence[int]) -> int:
+        """Blocks that nobody holds any more once these have left, but for those that stay for who comes."""
+        if not without:
+            return 0
+        holders, kept = self._env.ledger.holders(self._pool.name), set(cached)
+        held = Counter(block for one in without for block in one.blocks)
+        return sum(holders[block] == times and block not in kept for block, times in held.items())
+
+    def _lives(self, beside: Sequence[Request], request: Request, cached: Sequence[int]) -> list[tuple[int, int]]:
+        """(tokens now, tokens to come) of each, `request` last. A block that several hold counts for the one of them
+        that lives longest."""
+        lives = [(one, one.blocks, self._to_come(one)) for one in beside]
+        lives.append((request, list(cached), self._to_come(request)))
+        seen: set[int] = set()
+        twice: dict[int, int] = {}
+        for one, blocks, _ in sorted(lives, key=lambda life: -life[2]):
+            before = len(seen)
+            seen.update(blocks)
+            twice[id(one)] = len(blocks) - (len(seen) - before)
+        size = self._pool.block_tokens
+        return [(len(one.tokens) - twice[id(one)] * size, to_come) for one, _, to_come in lives]
 
     def _to_come(self, request: Request) -> int:
         """Tokens that it is expected to generate still."""

@@ -14,15 +14,15 @@ from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks
 from runtime.core.ports import Ticket
-from runtime.memory.paged import PagedPool
-from runtime.memory.swap import SwapSpace
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.batch import Batch, Row
 from runtime.scheduling.places import Places
 from runtime.scheduling.points import SCHED_ADMIT
 from runtime.scheduling.preemption import Mode, Preemption, Refuse
 from runtime.scheduling.rank import rank_of
 from runtime.scheduling.request import Phase, Request
-from runtime.scheduling.room import Room
+from runtime.scheduling.room import Prospect, Room
 from runtime.scheduling.victims import last_behind, make_way
 
 
@@ -99,6 +99,10 @@ class Scheduler:
             if rows or not self._reject_hopeless():
                 return _by_model(rows)
 
+    def prospect(self, request: Request) -> Prospect:
+        """Whether the waiting `request` has room, now or after some more steps of those that run."""
+        return self._space.prospect(request, self._cached(request) if request.swapped is None else ())
+
     def publish(self, request: Request) -> None:
         """A launch has landed: others may share the blocks that it filled. Never earlier, their KV is not there yet."""
         full = request.computed // self._pool.block_tokens
@@ -149,7 +153,7 @@ class Scheduler:
     def _make_way(self) -> None:
         """Before rows are given: who must leave for one that waits, or because a fault says so."""
         last = last_behind(self.running, self.running[0].rank, ()) if self.running else None
-        if last is not None and self.preemption.forced():
+        if last is not None and last.launches and self.preemption.forced(last):
             self.preemption.preempt(last)
             return
         if not self.waiting:
@@ -188,7 +192,8 @@ class Scheduler:
     def _bring_back(self, request: Request) -> bool:
         """Let the head of the queue in again, with the KV that it has on the host. False: not now."""
         assert request.swapped is not None
-        if not request.swapped.ticket.done or not self._space.fits(request, ()):
+        # Not `ticket.done`: the device says that from its own thread, before the copy has landed here.
+        if request.swapped.ticket in self.preemption.copies or not self._space.fits(request, ()):
             return False
         try:
             return self.preemption.bring_back(request)
@@ -226,20 +231,38 @@ class Scheduler:
         if tokens <= len(request.blocks) * self._pool.block_tokens:
             return True
         need = self._pool.blocks_for(tokens) - len(request.blocks)
-        while True:
-            try:
-                request.give(*self._pool.take(request.id, need, group=request.submit.group, phase=request.stage))
-                return True
-            except OutOfBlocks:
-                self._env.marks.hit("kv.out_of_blocks")
-                if self._space.coming(need):
-                    return False
-                victim = last_behind(self.running, request.rank, [row.request for row in rows])
-                if victim is None:
-                    return False
-                self.preemption.preempt(victim)
-                if victim is request:
-                    return False
+        while not self._take(request, need):
+            if self._space.coming(need):
+                return False
+            victim = last_behind(self.running, request.rank, [row.request for row in rows])
+            if victim is None or (victim is request and self._alone_for_ever(request, need)):
+                return False
+            self.preemption.preempt(victim)
+            if victim is request:
+                return False
+        return True
+
+    def _take(self, request: Request, need: int) -> bool:
+        """Give it `need` blocks more, if the pool has them."""
+        try:
+            request.give(*self._pool.take(request.id, need, group=request.submit.group, phase=request.stage))
+        except OutOfBlocks:
+            self._env.marks.hit("kv.out_of_blocks")
+            return False
+        return True
+
+    def _alone_for_ever(self, request: Request, need: int) -> bool:
+        """It would give its blocks up for nobody but itself, again and again: then it is rejected instead."""
+        if len(self.running) > 1 or self.preemption.copies or self._pool.count().reclaimable >= need:
+            return False
+        self._reject(request)
+        return True
+
+    def _reject(self, request: Request) -> None:
+        """The last rung of the ladder."""
+        self._env.marks.hit("kv.reject")
+        text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
+        self._refuse(request, OutOfBlocks(text))
 
     def _start(self, request: Request) -> None:
         self.places.start(request)
@@ -263,10 +286,7 @@ class Scheduler:
         """With nothing running and nothing on its way back, who heads the queue waits for nobody: reject it."""
         if self.running or not self.waiting or self._pool.count().limbo or self.preemption.copies:
             return False
-        self._env.marks.hit("kv.reject")
-        head = self.waiting[0]
-        text = f"no KV blocks for its {len(head.tokens)} tokens, and nothing to wait for"
-        self._refuse(head, OutOfBlocks(text))
+        self._reject(self.waiting[0])
         return True
 
 

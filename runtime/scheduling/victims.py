@@ -1,5 +1,6 @@
 """Who is preempted: as few as will do, those behind first, and never one who goes before who asks."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from runtime.scheduling.rank import Rank
@@ -28,13 +29,10 @@ def make_way(
         return []
     below = [one for one in reversed(running) if _may_go(one, head, quantum)]
     below.sort(key=lambda one: one.submit.priority)
-    chosen: list[Request] = []
-    for one in below:
-        chosen.append(one)
-        if enough(chosen):
-            break
-    else:
+    if not enough(below):
         return []
+    least = bisect_left(range(1, len(below)), True, key=lambda count: enough(below[:count])) + 1
+    chosen = below[:least]
     for one in chosen[:-1]:
         rest = [other for other in chosen if other is not one]
         if enough(rest):

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faults import FaultSpec, SpecError, UnknownName
 from runtime.core.edge import Call
-from runtime.memory.usage import Usage, print_stats
+from runtime.memory.spans.usage import Usage, print_stats
 from runtime.server.app import ERRORS, read_body
 from runtime.server.door import Door, Turned
 from runtime.server.errors import problem

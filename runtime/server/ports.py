@@ -9,7 +9,7 @@ from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
 from runtime.guard.audit import AuditRow
-from runtime.memory.usage import Usage
+from runtime.memory.spans.usage import Usage
 from runtime.status import Status
 
 

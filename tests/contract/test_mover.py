@@ -15,7 +15,7 @@ from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.ports import Mover
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.tags import TagPlane
 
 BLOCKS, BLOCK_TOKENS, HOST_BYTES = 12, 4, 1 << 16
 

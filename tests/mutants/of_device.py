@@ -4,10 +4,10 @@ from typing import Any
 
 from runtime.device.rationed import Rationed
 from runtime.device.torch_segments import Filler, TorchSegments
-from runtime.memory.paged import PagedPool
-from runtime.memory.placement import Place
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
-from runtime.memory.swap import SwapSpace
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.swap import SwapSpace
+from runtime.memory.spans.placement import Place
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from tests.mutants.mutant import Function, Mutant, Subject
 from tests.runtime.device.test_rationed import Lost
 from tests.runtime.device.test_swap_defrag import Hosted

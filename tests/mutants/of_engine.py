@@ -5,8 +5,8 @@ from typing import Any
 
 from runtime.core.edge import End, Ended
 from runtime.core.ports import Ticket
-from runtime.memory.prefix import KeyLine
-from runtime.memory.swap import Swapped, SwapSpace
+from runtime.memory.kv.prefix import KeyLine
+from runtime.memory.kv.swap import Swapped, SwapSpace
 from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Scheduler
 from tests.mutants.mutant import Function, Mutant, Subject
@@ -46,7 +46,7 @@ def in_the_wrong_order(sound: Function) -> Function:
 
 
 def never_given_up(sound: Function) -> Function:
-    def end(self: SwapSpace, owner: str, swapped: Swapped, after: Ticket | None) -> None:
+    def end(self: SwapSpace, swapped: Swapped, after: Ticket | None) -> None:
         del self._held[swapped.span]
 
     return end

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime.core.ledger import Ledger
-from runtime.memory.paged import PagedPool
-from runtime.memory.prefix import BlockKey, PrefixIndex
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.prefix import BlockKey, PrefixIndex
+from runtime.memory.kv.tags import TagPlane
 from tests.mutants.mutant import Function, Mutant, Subject
 from tests.mutants.of_ledger import count_is_not_lowered, counts_what_others_hold, the_first_to_leave_takes_it_along
-from tests.runtime.memory.test_pool_machine import PagedMachine
+from tests.runtime.memory.spans.test_pool_machine import PagedMachine
 
 
 def without_its_ticket(sound: Function) -> Function:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from runtime.memory.paged import PagedPool
-from runtime.memory.prefix import BlockKey, KeyLine
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.prefix import BlockKey, KeyLine
 from runtime.scheduling.batch import Row
 from runtime.scheduling.places import Places
 from runtime.scheduling.preemption import Preemption

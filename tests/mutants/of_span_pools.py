@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from runtime.memory.arena import Arena
-from runtime.memory.classes import CLASSES, Classes
-from runtime.memory.extents import Extents
-from runtime.memory.placement import Place
-from runtime.memory.ring import Ring
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.whole import Whole
+from runtime.memory.spans.arena import Arena
+from runtime.memory.spans.classes import CLASSES, Classes
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.placement import Place
+from runtime.memory.spans.ring import Ring
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.whole import Whole
 from tests.mutants.mutant import Function, Mutant, Subject
-from tests.runtime.memory.test_span_pool_machines import (
+from tests.runtime.memory.spans.test_span_pool_machines import (
     ArenaMachine,
     ClassesMachine,
     ExtentsMachine,

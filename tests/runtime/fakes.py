@@ -12,13 +12,14 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Way, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.extents import Extents
-from runtime.memory.paged import PagedPool
-from runtime.memory.points import POINTS as MEMORY_POINTS
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.swap import SwapSpace
-from runtime.memory.tags import TagPlane
-from runtime.memory.upstream import Reserve, Segments
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.points import POINTS as KV_POINTS
+from runtime.memory.kv.swap import SwapSpace
+from runtime.memory.kv.tags import TagPlane
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.points import POINTS as SPAN_POINTS
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Reserve, Segments
 from runtime.scheduling.points import POINTS as SCHED_POINTS
 from runtime.scheduling.scheduler import Limits
 
@@ -154,7 +155,7 @@ class Bench:
         self.clock = SetClock()
         self.mailbox = Mailbox(submits_max=1000)
         catalogue = Catalogue()
-        for point in (*CONTRACT_POINTS, *MEMORY_POINTS, *SCHED_POINTS):
+        for point in (*CONTRACT_POINTS, *KV_POINTS, *SPAN_POINTS, *SCHED_POINTS):
             catalogue.declare(point)
         self.fires: list[str] = []
         self.faults = Faults(

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import cost_of_care
 from runtime.contract.binder import Binder
 from runtime.core.ledger import Ledger
-from runtime.memory.tags import TagPlane
+from runtime.memory.kv.tags import TagPlane
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
 from runtime.models.default import default_model

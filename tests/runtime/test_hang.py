@@ -12,7 +12,7 @@ from runtime.core.work import Sampled, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.points import catalogue
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import BLOCK_TOKENS, SECOND, Heard, SetClock

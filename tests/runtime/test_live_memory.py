@@ -12,8 +12,8 @@ from faults import FaultSpec, Scope, When, parse_do
 from runtime.build import Runtime, build_served
 from runtime.core.edge import Output, Submit
 from runtime.core.work import Sampling
-from runtime.memory.adaptors.poison import SENTINEL
-from runtime.memory.spans import PoolKind, Span
+from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.memory.spans.span import PoolKind, Span
 from runtime.memory.standard import STEPS_MAX
 from runtime.models.config import ModelRefused
 

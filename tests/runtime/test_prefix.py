@@ -283,7 +283,7 @@ def test_damaged_cached_block_is_refused_by_the_tags_of_its_next_reader_and_nobo
 
 
 def _keys(bench: Bench) -> list:
-    from runtime.memory.prefix import KeyLine, salt_of
+    from runtime.memory.kv.prefix import KeyLine, salt_of
 
     return KeyLine(BLOCK_TOKENS, salt_of("", "", "")).reach(SHARED, 4)
 

@@ -16,7 +16,7 @@ from runtime.device.torch_segments import TorchSegments
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.host import host_memory
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.models.reference import Reference
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits

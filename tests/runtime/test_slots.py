@@ -3,6 +3,7 @@
 import pytest
 
 from faults import FaultSpec, When, parse_do
+from runtime.core.edge import Finish
 from runtime.core.work import Way
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
@@ -118,4 +119,15 @@ def test_while_a_fault_is_armed_every_launch_reads_slots():
     bench.faults.arm([FaultSpec(id="f", n=0, do=parse_do("kv.take: oom"), when=When(skip=1000, times=1))])
     bench.turn()
     bench.turn()
+    assert corrupt(bench, name)
+
+
+def test_a_request_that_ends_by_a_stop_string_is_read_as_well():
+    bench = bench_of()
+    name = running(bench)
+    bench.device.complete()
+    bench.engine.step()
+    wreck(bench, name)
+    bench.mailbox.post(Finish(name))
+    bench.engine.step()
     assert corrupt(bench, name)

@@ -19,7 +19,7 @@ from harness.run import run
 from harness.virtual.world import World
 from runtime.core.work import Sampled, Work
 from runtime.device.keyed import KeyedModel
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 
 ROOT = Path(__file__).parents[3]
 SMALL = """

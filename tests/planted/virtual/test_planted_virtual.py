@@ -52,7 +52,7 @@ def test_a_gap_check_looks_at_the_gaps_of_every_measured_phase_however_short() -
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
 def test_nothing_of_a_bug_is_left_behind(bug: Bug) -> None:
     from runtime.device import host_bytes
-    from runtime.memory import paged, prefix
+    from runtime.memory.kv import paged, prefix
     from runtime.scheduling import request, scheduler
 
     owners = (paged.PagedPool, prefix.PrefixIndex, request.Request, scheduler.Scheduler, host_bytes.SimMover)
@@ -65,7 +65,7 @@ def test_nothing_of_a_bug_is_left_behind(bug: Bug) -> None:
 def test_publishing_before_the_launch_is_stopped_by_the_engine_itself_where_it_is_not_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from runtime.memory.paged import PagedPool
+    from runtime.memory.kv.paged import PagedPool
 
     check_writes = PagedPool.check_writes
     publish_early(monkeypatch)

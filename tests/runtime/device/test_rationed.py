@@ -10,11 +10,11 @@ from hypothesis.stateful import invariant, rule
 from runtime.core.work import Sampled, Work
 from runtime.device.holdings import device_rows
 from runtime.device.rationed import Ration, Rationed
-from runtime.memory.failures import OutOfMemory
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.span import PoolKind
+from runtime.memory.spans.upstream import Reserve
 from runtime.memory.standard import STEPS_MAX
-from runtime.memory.upstream import Reserve
-from tests.runtime.memory.bench import MIB, Bench
+from tests.runtime.memory.spans.bench import MIB, Bench
 from tests.runtime.models.test_attention import decode_work
 from tests.steps import CountedMachine, machine_settings
 

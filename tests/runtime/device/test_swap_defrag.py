@@ -1,6 +1,7 @@
 """KV on the host survives what happens to the pool around it: ends of others, defragmentation, a defrag that fails."""
 
 import hypothesis.strategies as st
+import pytest
 import torch
 from hypothesis.stateful import invariant, precondition, rule
 
@@ -12,13 +13,14 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.alloc_points import POINTS as ALLOC_POINTS
 from runtime.memory.host import host_memory
-from runtime.memory.paged import PagedPool
-from runtime.memory.points import POINTS
-from runtime.memory.spans import PoolKind
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.points import POINTS
+from runtime.memory.kv.swap import Swapped
+from runtime.memory.spans.failures import DefragFailed
+from runtime.memory.spans.points import POINTS as ALLOC_POINTS
+from runtime.memory.spans.span import PoolKind
 from runtime.memory.standard import SpanMover
-from runtime.memory.swap import Swapped
 from runtime.memory.tender import EVERY_NS, Tender
 from tests.runtime.fakes import SetClock
 from tests.steps import CountedMachine, machine_settings
@@ -96,7 +98,7 @@ class Hosted(CountedMachine):
         ticket = self.swap.back(name, swapped, taken, group="", phase="decode")
         self.complete()
         assert self.keys[taken].eq(self.value[name]).all(), f"{name} came back with other bytes"
-        self.swap.end(name, self.out.pop(name), ticket)
+        self.swap.end(self.out.pop(name), ticket)
         self.pool.release(name, taken, None)
 
     @precondition(lambda self: self.out)
@@ -104,7 +106,7 @@ class Hosted(CountedMachine):
     def cancel(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.out)))
         swapped = self.out.pop(name)
-        self.swap.end(name, swapped, swapped.ticket)
+        self.swap.end(swapped, swapped.ticket)
 
     @precondition(lambda self: not self.flying)
     @rule(overlap=st.booleans())
@@ -112,6 +114,12 @@ class Hosted(CountedMachine):
         """As the tender does in the top band."""
         self.faults.clean()
         self.pools[PoolKind.IO].defrag(self.moves, self.swap.barrier(), overlap=overlap)
+
+    @precondition(lambda self: self.flying)
+    @rule()
+    def ask_for_a_defrag_under_a_copy(self) -> None:
+        with pytest.raises(DefragFailed):
+            self.swap.barrier()
 
     @rule(broken=st.booleans())
     def tend(self, broken: bool) -> None:

@@ -10,14 +10,14 @@ from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments, carved, placed
-from runtime.memory.adaptors import Poison
-from runtime.memory.adaptors.poison import SENTINEL
-from runtime.memory.classes import Classes
-from runtime.memory.extents import Extents
-from runtime.memory.failures import OutOfMemory
-from runtime.memory.span_pool import SpanPool
-from runtime.memory.spans import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
-from runtime.memory.upstream import Segments
+from runtime.memory.spans.adaptors import Poison
+from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.memory.spans.classes import Classes
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.span import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Segments
 from tests.runtime.fakes import SetClock
 from tests.steps import CountedMachine, machine_settings
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from runtime.memory.failures import DefragFailed, LifetimeEscape, LimitReached, OutOfMemory, RingFull
-from runtime.memory.paged import PagedPool
-from runtime.memory.paged_spans import PagedSpans
-from runtime.memory.pools import Pools
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.paged_spans import PagedSpans
+from runtime.memory.spans.failures import DefragFailed, LifetimeEscape, LimitReached, OutOfMemory, RingFull
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
+from runtime.memory.spans.upstream import Reserve
 from runtime.memory.standard import STEPS_MAX, PoolSizes, SpanMover, device_pools, engine_pools
-from runtime.memory.upstream import Reserve
-from tests.runtime.memory.bench import KIB, Bench
+from tests.runtime.memory.spans.bench import KIB, Bench
 
 SIZES = PoolSizes(weight=64 * KIB, step=16 * KIB, workspace=8 * KIB, io=2048 * KIB, io_segment=1024 * KIB)
 

@@ -1,15 +1,15 @@
 """Between two steps: empty segments go back under pressure, holes are closed in quiet hours."""
 
 from runtime.core.ports import Ticket
-from runtime.memory.failures import DefragFailed
-from runtime.memory.paged import PagedPool
-from runtime.memory.paged_spans import PagedSpans
-from runtime.memory.pools import Pools
-from runtime.memory.spans import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.paged_spans import PagedSpans
+from runtime.memory.spans.failures import DefragFailed
+from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.upstream import Reserve
 from runtime.memory.standard import PoolSizes, SpanMover, engine_pools
 from runtime.memory.tender import EVERY_NS, Tender
-from runtime.memory.upstream import Reserve
-from tests.runtime.memory.bench import KIB, MIB, Bench
+from tests.runtime.memory.spans.bench import KIB, MIB, Bench
 
 
 class World:

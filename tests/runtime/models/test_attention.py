@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 
 from runtime.core.work import Sampling, Work
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.span import PoolKind
 from runtime.models import attention, by_page
 from runtime.models.config import DecoderConfig, Rope
 from runtime.models.kv import PagedKv

@@ -9,10 +9,10 @@ from faults import Catalogue, Faults, FaultSpec, When, parse_do
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.adaptors.poison import SENTINEL
-from runtime.memory.alloc_points import POINTS as ALLOC_POINTS
-from runtime.memory.failures import OutOfMemory
-from runtime.memory.spans import PoolKind
+from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.points import POINTS as ALLOC_POINTS
+from runtime.memory.spans.span import PoolKind
 from runtime.memory.standard import PoolSizes, device_pools
 from runtime.models.buffers import Buffers, step_bytes
 from runtime.models.config import DecoderConfig, Rope, read_config

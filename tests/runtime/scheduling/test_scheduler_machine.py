@@ -19,7 +19,7 @@ from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled, Sampling
 from runtime.device.keyed import expected
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits, Scheduler

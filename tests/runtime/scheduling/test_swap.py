@@ -3,6 +3,7 @@
 import pytest
 
 from faults import FaultSpec, When, parse_do
+from faults.spec import Scope
 from runtime.core.edge import Cancel
 from runtime.core.errors import DeviceLost, LaunchError
 from runtime.scheduling.preemption import Mode
@@ -256,3 +257,97 @@ def test_rates_follow_what_is_seen_and_forget_one_odd_launch():
     for _ in range(20):
         rates.computed(10, 10_000)
     assert rates.token_ns == pytest.approx(1000, rel=0.1)
+
+
+def returned_while_its_copy_out_has_not_landed(bench: Bench, error: Exception | None = None) -> str:
+    """The device's thread is done with the copy between two looks of the engine in one step."""
+    arm(bench, "sched.preempt: force", skip=3, times=1)
+    name = bench.submit(FIRST, max_tokens=10)
+    until_swapped(bench)
+    guard = bench.engine._guard
+
+    def late() -> None:
+        guard()
+        bench.device.complete_copy(error)
+        bench.engine._guard = guard  # type: ignore[method-assign]
+
+    bench.engine._guard = late  # type: ignore[method-assign]
+    bench.engine.step()
+    return name
+
+
+def test_a_copy_that_is_done_and_has_not_landed_is_waited_for():
+    bench = bench_of()
+    name = returned_while_its_copy_out_has_not_landed(bench)
+    assert bench.device.copies == []
+    bench.engine.step()
+    assert bench.engine.status.flight_ns is None, "it has no row before its KV is back"
+    bench.run()
+    healthy(bench, name)
+
+
+def test_a_copy_that_failed_and_has_not_landed_is_a_recompute_too():
+    bench = bench_of()
+    name = returned_while_its_copy_out_has_not_landed(bench, LaunchError("drawn"))
+    bench.run()
+    healthy(bench, name)
+
+
+@pytest.mark.parametrize("mode", [Mode.SWAP, Mode.AUTO, Mode.RECOMPUTE])
+@pytest.mark.parametrize("budget", [4, 32])
+def test_alone_in_a_pool_that_lost_blocks_it_is_rejected_and_does_not_preempt_itself_for_ever(mode: Mode, budget: int):
+    limits = Limits(token_budget=budget, seqs_max=4, waiting_max=8, expected_output=0.0, preemption=mode)
+    bench = Bench(blocks=6, limits=limits, host_blocks=16)
+    bench.pool.take("gone", 2)
+    starved, behind = bench.submit(FIRST, max_tokens=16), bench.submit(SECOND, max_tokens=2)
+    bench.run(turns_max=300)
+    assert bench.sink.ended[starved].end.code == "out_of_blocks"
+    assert bench.sink.ended[behind].end.outcome == "ok"
+
+
+@pytest.mark.parametrize("mode", [Mode.SWAP, Mode.RECOMPUTE])
+def test_a_preemption_that_is_forced_whenever_it_can_be_still_lets_each_do_a_launch_between(mode: Mode):
+    bench = bench_of(mode)
+    arm(bench, "sched.preempt: force", times=None)
+    name = bench.submit(FIRST, max_tokens=10)
+    bench.run(turns_max=200)
+    healthy(bench, name)
+
+
+@pytest.mark.parametrize("group", ["g", "h"])
+def test_a_forced_preemption_can_be_aimed_at_a_group(group: str):
+    bench = bench_of()
+    spec = FaultSpec(id="f", n=0, do=parse_do("sched.preempt: force"), scope=Scope(group="g"), when=When(times=1))
+    bench.faults.arm([spec])
+    bench.submit(FIRST, max_tokens=10, group=group)
+    bench.run()
+    assert bool(bench.fires) == (group == "g")
+
+
+def test_who_comes_back_is_no_longer_counted_among_those_that_wait():
+    bench = bench_of()
+    two(bench)
+    until_swapped(bench)
+    assert (bench.engine.status.waiting, bench.engine.status.swapped) == (1, 1)
+    bench.device.complete_copy()
+    until_swapped_again(bench)
+    assert (bench.engine.status.waiting, bench.engine.status.swapped) == (0, 0)
+
+
+def test_an_engine_that_is_lost_waits_for_mail_only():
+    bench = bench_of()
+    two(bench)
+    until_swapped(bench)
+    bench.clock.advance(100.0)
+    bench.engine.step()
+    assert bench.engine.fatal is not None
+    assert bench.engine.wait_s() is None
+
+
+def test_one_launch_that_hung_says_little_of_what_tokens_cost():
+    bench = bench_of()
+    rates = bench.engine._preemption.rates
+    rates.token_ns = rates.block_ns = 1000.0
+    rates.computed(10, 20 * 10**9)
+    rates.copied(10, 20 * 10**9)
+    assert rates.token_ns == rates.block_ns == 1750.0

@@ -11,8 +11,8 @@ from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
 from runtime.core.work import Sampled
 from runtime.guard.audit import AuditRow
-from runtime.memory.paged import PoolCount
-from runtime.memory.usage import Usage
+from runtime.memory.kv.paged import PoolCount
+from runtime.memory.spans.usage import Usage
 from runtime.points import catalogue
 from runtime.server.ports import Memory, Witness
 from runtime.status import Status

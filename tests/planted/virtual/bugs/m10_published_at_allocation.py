@@ -7,7 +7,7 @@ stop this; here that is taken out, so that it is for the tags to find.
 
 import pytest
 
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.scheduler import Scheduler
 
 SCENARIO = "rush"

@@ -6,7 +6,7 @@ used, so no answer is wrong: it is a leak of the index alone, and the audit coun
 
 import pytest
 
-from runtime.memory.prefix import PrefixIndex
+from runtime.memory.kv.prefix import PrefixIndex
 
 SCENARIO = "shared"
 JUDGE = "reclamation"

@@ -6,7 +6,7 @@ index forgets as many blocks as those have slots, and `n` arrive at the free lis
 
 import pytest
 
-from runtime.memory.paged import PagedPool
+from runtime.memory.kv.paged import PagedPool
 
 SCENARIO = "shared"
 JUDGE = "invariants"

@@ -1,0 +1,216 @@
+"""The paged KV pool: fixed blocks with owners, given back through limbo, and kept for others while there is room.
+
+After Kwon et al. 2023 (PagedAttention): a sequence's KV lives in blocks of `block_tokens` slots reached through a
+table, so the only waste is inside the last block. Reuse is last in, first out: a block freed too early is overwritten
+soon, and the tag plane sees it.
+
+    free --take--> live --last release--> limbo --launch done--> cached (if published) --evict--> free
+                    ^ share: one owner more                        | share
+                    `----------------------------------------------'
+
+Only full blocks are published and sharing begins and ends at their edges, so a shared block is never written and
+there is no copy-on-write: `check_writes` asserts it before each launch.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from faults.points import Kind
+from runtime.core.env import Env
+from runtime.core.errors import OutOfBlocks
+from runtime.core.ledger import Limbo
+from runtime.core.ports import Ticket
+from runtime.memory.kv.points import KV_EVICT, KV_PUBLISH, KV_TAKE
+from runtime.memory.kv.prefix import BlockKey, PrefixIndex
+from runtime.memory.kv.tags import TagPlane
+from runtime.memory.spans.points import MEMORY_FREE
+
+
+class PoolCount(NamedTuple):
+    """Where every block of a pool is. `live + limbo + cached + free == total`, or something is lost or given twice."""
+
+    live: int
+    """Held by somebody; a shared block counts once."""
+    limbo: int
+    """Held by nobody, and touched by a launch in flight."""
+    free: int
+    total: int
+    cached: int = 0
+    """Held by nobody, and kept for whoever begins alike; evicted when room is needed."""
+
+    @property
+    def reclaimable(self) -> int:
+        """What could be taken now."""
+        return self.free + self.cached
+
+    @property
+    def conserved(self) -> bool:
+        """Whether the terms add up."""
+        return self.live + self.limbo + self.cached + self.free == self.total
+
+
+class PagedPool:
+    """`blocks` blocks of `block_tokens` tokens. Owners are names in the ledger; the pool itself knows only ids.
+
+    `prefix_cache` keeps published blocks for others; `version` names weights and quantisation, whose KV never mixes.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        blocks: int,
+        block_tokens: int,
+        name: str = "kv",
+        *,
+        prefix_cache: bool = False,
+        version: str = "",
+    ) -> None:
+        self.name = name
+        self.prefix_cache = prefix_cache
+        self.version = version
+        self.index = PrefixIndex()
+        self.blocks = blocks
+        self.block_tokens = block_tokens
+        self.plane = TagPlane(blocks, block_tokens)
+        self._env = env
+        self._free = list(range(blocks - 1, -1, -1))
+        self._pins: dict[int, int] = {}
+        """How many entries of limbo each block is in."""
+
+    def take(self, owner: str, n: int, *, group: str = "", phase: str = "") -> tuple[list[int], list[int]]:
+        """`n` blocks for `owner` and their generations; cached ones are evicted for it. Raises OutOfBlocks, and then
+        nothing was taken."""
+        faults = self._env.faults
+        if faults.armed:
+            faults.fire(KV_TAKE, request=owner, group=group, phase=phase, pool=self.name)
+        short = n - len(self._free)
+        if short > 0 and not self._evict(short, owner, group, phase):
+            room = f"{len(self._free)} are free and {self.index.idle} cached"
+            raise OutOfBlocks(f"{owner} asks {n} blocks of pool {self.name}, {room}")
+        blocks = self._free[len(self._free) - n :]
+        del self._free[len(self._free) - n :]
+        blocks.reverse()
+        if not self.index.spares(blocks):  # freed by mistake while published: at least nobody finds it any more
+            self.index.forget(blocks)
+        ledger = self._env.ledger
+        if not ledger.holders(self.name).keys().isdisjoint(blocks):
+            self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
+        ledger.acquire(self.name, owner, blocks)
+        return blocks, self.plane.hand_out(blocks)
+
+    def share(self, owner: str, blocks: Sequence[int]) -> list[int]:
+        """`owner` now holds published `blocks` too, with all that hold them already. Returns the generations that they
+        were published with: every reader claims the same one."""
+        generations = [self.index.hold(block) for block in blocks]
+        self._env.ledger.acquire(self.name, owner, blocks)
+        return generations
+
+    def publish(
+        self, owner: str, block: int, generation: int, key: BlockKey, *, group: str = "", phase: str = ""
+    ) -> None:
+        """`block` holds `key`, its KV is computed, and others may share it. Of two that hold the same one is known."""
+        faults = self._env.faults
+        if faults.armed:
+            effect = faults.fire(KV_PUBLISH, request=owner, group=group, phase=phase, pool=self.name)
+            if effect is not None and effect.kind is Kind.DROP:
+                return
+        self.index.add(block, key, generation)
+
+    def publish_all(
+        self,
+        owner: str,
+        blocks: Sequence[int],
+        generations: Sequence[int],
+        keys: Sequence[BlockKey],
+        *,
+        group: str = "",
+        phase: str = "",
+    ) -> int:
+        """`publish` for each of these. Returns how many keys nobody can find afterwards."""
+        index = self.index
+        if self._env.faults.armed:
+            for block, generation, key in zip(blocks, generations, keys, strict=True):
+                self.publish(owner, block, generation, key, group=group, phase=phase)
+            return sum(not index.knows(key) for key in keys)
+        add = index.add
+        held = [add(block, key, at) for block, at, key in zip(blocks, generations, keys, strict=True)]
+        return 0 if all(held) else sum(not index.knows(key) for key in keys)
+
+    def unpublish(self, block: int) -> None:
+        """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""
+        self._free.extend(self.index.forget([block]))
+
+    def release(
+        self, owner: str, blocks: Sequence[int], after: Ticket | None, *, group: str = "", phase: str = ""
+    ) -> None:
+        """`owner` is done with `blocks`. Who was the last to hold one gives it back once `after` (the last launch that
+        touches them) is done: published blocks stay cached, the rest is free.
+
+        Raises KeyError when `owner` does not hold one of them.
+        """
+        if not blocks:
+            return
+        faults = self._env.faults
+        if faults.armed:
+            effect = faults.fire(MEMORY_FREE, request=owner, group=group, phase=phase, pool=self.name)
+            if effect is not None and effect.kind is Kind.DROP:
+                return
+        self._env.ledger.release(self.name, owner, blocks)
+        if after is None or after.done:
+            self._give_back(blocks)
+            return
+        for block in blocks:
+            self._pins[block] = self._pins.get(block, 0) + 1
+        self._env.ledger.defer(
+            Limbo(owner, self.name, list(blocks), after, self._env.clock.now_ns(), back=self._out_of_limbo)
+        )
+
+    def check_writes(self, blocks: Sequence[int]) -> None:
+        """Before a launch: raises AssertionError when it would write what others may read."""
+        assert self.index.spares(blocks), f"a launch would write published blocks of pool {self.name}: {blocks}"
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that hold `tokens` tokens."""
+        return -(-tokens // self.block_tokens)
+
+    def count(self) -> PoolCount:
+        """Where every block is, by four counts that are kept apart."""
+        ledger = self._env.ledger
+        live, limbo = ledger.live(self.name), ledger.in_limbo(self.name)
+        return PoolCount(live, limbo, len(self._free), self.blocks, self.index.idle)
+
+    @property
+    def reclaimable(self) -> int:
+        """Blocks that could be taken now."""
+        return len(self._free) + self.index.idle
+
+    def _evict(self, n: int, owner: str, group: str, phase: str) -> bool:
+        """The first rung: `n` cached blocks are free. False, and nothing was evicted, when there are fewer."""
+        if n > self.index.idle:
+            return False
+        faults = self._env.faults
+        if faults.armed:
+            effect = faults.fire(KV_EVICT, request=owner, group=group, phase=phase, pool=self.name)
+            if effect is not None and effect.kind is Kind.DROP:
+                return False
+        self._env.marks.hit("kv.evict", n)
+        self._free.extend(self.index.evict(n))
+        return True
+
+    def _give_back(self, blocks: Sequence[int]) -> None:
+        """Cached or free, but for those that somebody still holds or that wait for another launch. The end of a
+        sequence goes first, so that it is evicted before the beginning that more have in common."""
+        held, pins = self._env.ledger.holders(self.name), self._pins
+        if pins:
+            back = [block for block in reversed(blocks) if block not in held and block not in pins]
+        else:
+            back = [block for block in reversed(blocks) if block not in held]
+        self._free += self.index.rest_all(back)
+
+    def _out_of_limbo(self, blocks: list[int]) -> None:
+        for block in blocks:
+            if self._pins[block] == 1:
+                del self._pins[block]
+            else:
+                self._pins[block] -= 1
+        self._give_back(blocks)

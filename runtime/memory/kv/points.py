@@ -1,0 +1,49 @@
+"""Fault points of KV in blocks and of swap; `memory.free` is with the other pools' (spans/points.py)."""
+
+from faults.actions import drop, fail
+from faults.points import Point
+from runtime.core.errors import OutOfBlocks, SwapRefused
+
+_SCOPE = ("group", "pool", "phase", "request", "step")
+
+KV_TAKE = Point(
+    name="kv.take",
+    layer="memory",
+    breaks="the KV pool says that it has no block left; blocks already held are untouched",
+    actions=(fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"),),
+    scope=_SCOPE,
+)
+
+KV_PUBLISH = Point(
+    name="kv.publish",
+    layer="memory",
+    breaks="a computed block is not published: nobody shares it, and its request goes on with it as before",
+    actions=(drop(symptom="mark:kv.unpublished"),),
+    scope=_SCOPE,
+)
+
+KV_EVICT = Point(
+    name="kv.evict",
+    layer="memory",
+    breaks="cached blocks are not evicted when room is needed, so the next rung must find it; the cache stays whole",
+    actions=(drop(symptom="mark:kv.out_of_blocks"),),
+    scope=_SCOPE,
+)
+
+SWAP_OUT = Point(
+    name="swap.out",
+    layer="memory",
+    breaks="KV can't go to the host, as if there were no room: who is preempted computes it again; its tokens stay",
+    actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
+    scope=_SCOPE,
+)
+
+SWAP_IN = Point(
+    name="swap.in",
+    layer="memory",
+    breaks="KV can't come back from the host: the request computes it again; its tokens stay",
+    actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
+    scope=_SCOPE,
+)
+
+POINTS = (KV_TAKE, KV_PUBLISH, KV_EVICT, SWAP_OUT, SWAP_IN)

@@ -1,0 +1,157 @@
+"""The tag plane: what each KV slot holds, as numbers that two parties compute apart and that can therefore disagree.
+
+    lineage(p) = sum over i <= p of mix(token[i], i)      running hash of a sequence up to position p (mod 2**64)
+    tag(p)     = scramble(lineage(p))                     depends on the whole prefix, as the KV of p does
+    sum(block) = sum over its slots of tag * (offset+1)   order matters: two slots swapped change it
+
+The device stamps tags through the slots and positions that it was given. The request computes its claims from its
+own tokens. Before a launch writes, the sum of every block it will read is compared: stale, freed, unwritten, moved or
+foreign KV shows, with torch or without. Each slot is read where KV came by another way than a launch or is about to be
+relied on for long: after a prefill, a prefix hit and a swap, at the end, in audits, and while a fault is armed. (Idea:
+shadow memory; the bugs it must see are M1, M3, M7, M10 and M13 of tests/planted/virtual.)
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runtime.core.work import Breach, Claim, Ints, Work
+from runtime.memory.kv.tag_line import Table, TagLine, Words, claim, lineages_of, tags_of
+
+__all__ = ["TagLine", "TagPlane"]
+
+
+class TagPlane:
+    """Tags, block sums and generations of one KV pool; lives beside K and V and is moved with them.
+
+    `blocks` counts real blocks; writes to any block past them (the dummy that padding goes to) leave no tag.
+    """
+
+    def __init__(self, blocks: int, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self._tags: Words = np.zeros((blocks, block_tokens), dtype=np.uint64)
+        self._flat_tags = self._tags.reshape(-1)
+        self._sums: Words = np.zeros(blocks, dtype=np.uint64)
+        self._generations: Ints = np.zeros(blocks, dtype=np.int64)
+        self._weights: Words = np.arange(1, block_tokens + 1, dtype=np.uint64)
+        self._parts = np.tril(np.tile(self._weights, (block_tokens, 1)), -1)
+        """[n]: the weights of the first n slots, and 0 for the rest."""
+
+    def hand_out(self, blocks: Sequence[int]) -> list[int]:
+        """Blocks get a new owner: wiped, and one generation on. Returns their generations."""
+        if len(blocks) == 1:
+            return [self._hand_out(blocks[0])]
+        at = np.asarray(blocks, dtype=np.int64)
+        self._generations[at] += 1
+        self._sums[at] = 0
+        self._tags[at] = 0
+        generations: list[int] = self._generations[at].tolist()
+        return generations
+
+    def _hand_out(self, block: int) -> int:
+        """As it nearly always is in decode, and then five times as quick."""
+        generation = int(self._generations[block]) + 1
+        self._generations[block] = generation
+        self._sums[block] = 0
+        self._tags[block] = 0
+        return generation
+
+    @property
+    def rows(self) -> Words:
+        """[blocks, block_tokens]: the tags themselves, for whoever moves K and V and must move these with them."""
+        return self._tags
+
+    def resum(self, blocks: Sequence[int]) -> None:
+        """Tags of `blocks` came by a copy and not by a launch: make their sums of what lies there now."""
+        at = np.asarray(blocks, dtype=np.int64)
+        self._sums[at] = (self.rows[at] * self._weights).sum(axis=1, dtype=np.uint64)
+
+    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
+        """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
+        return self.compare(work.block_tables, reads)
+
+    def compare(self, tables: Sequence[Sequence[int]], reads: Sequence[Claim]) -> tuple[Breach, ...]:
+        """The same for block tables that no work is laid out for yet."""
+        if not any(len(claim.sums) for claim in reads):
+            return ()
+        # As uint64 before they are joined: of small numbers numpy would make signed ones, and of both kinds floats.
+        sums = [np.asarray(claim.sums, np.uint64) for claim in reads]
+        blocks = [row.array if type(row) is Table else np.asarray(row, np.int64) for row in tables]
+        generations = [np.asarray(claim.generations, np.int64) for claim in reads]
+        names, tokens = [claim.request_id for claim in reads], [claim.tokens for claim in reads]
+        return self.breaches(names, blocks, generations, sums, tokens, [claim.deep for claim in reads])
+
+    def breaches(
+        self,
+        names: Sequence[str],
+        tables: Sequence[Ints],
+        generations: Sequence[Ints],
+        sums: Sequence[Words],
+        tokens: Sequence[int],
+        deep: Sequence[bool] = (),
+    ) -> tuple[Breach, ...]:
+        """The same once more, of arrays: a table, its generations and sums each. Blocks behind the sums are not claimed
+        by anybody. Of those that are `deep` every slot is read: a sum is only kept by writes that go through here."""
+        counts = [len(each) for each in sums]
+        blocks = np.concatenate([each[:n] for each, n in zip(tables, counts, strict=True)])
+        given = np.concatenate([each[:n] for each, n in zip(generations, counts, strict=True)])
+        given_away = self._generations[blocks] != given
+        found = self._sums[blocks]
+        if any(deep):
+            at = np.flatnonzero(np.repeat(deep, counts))
+            found[at] = (self._tags[blocks[at]] * self._weights).sum(axis=1, dtype=np.uint64)
+        self._cut_tails(found, blocks, tokens, counts)
+        other = found != np.concatenate(sums)
+        if not (given_away.any() or other.any()):
+            return ()
+        rows = np.repeat(np.arange(len(counts)), counts)
+        firsts = np.cumsum([0, *counts[:-1]])
+        return tuple(
+            Breach(
+                request_id=names[rows[at]],
+                block=int(blocks[at]),
+                index=int(at - firsts[rows[at]]),
+                what="generation" if given_away[at] else "content",
+            )
+            for at in np.flatnonzero(given_away | other).tolist()
+        )
+
+    def _cut_tails(self, found: Words, blocks: Ints, tokens: Sequence[int], counts: Sequence[int]) -> None:
+        """Sum only the claimed slots of part-full last blocks: a failed launch may have stamped those behind them."""
+        size, lasts, used, at = self.block_tokens, [], [], -1
+        for n, count in zip(tokens, counts, strict=True):
+            at += count
+            if part := n % size:
+                lasts.append(at)
+                used.append(part)
+        if lasts:
+            found[lasts] = (self._tags[blocks[lasts]] * self._parts[used]).sum(axis=1, dtype=np.uint64)
+
+    def stamp(self, work: Work) -> None:
+        """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""
+        lineages = np.asarray(work.lineages, np.uint64)
+        self._put(tags_of(lineages_of(work.token_ids, work.positions, work.row_starts, lineages)), work.slots)
+
+    def leap(self, lines: Sequence[TagLine], tokens: Ints, positions: Ints, slots: Ints, steps: int) -> None:
+        """Stamp `steps` tokens of each line, row after row, as if launch by launch, and let the lines claim them. The
+        tags are worked out once for both sides; where they go is not: here by slots, there by positions."""
+        row_starts = np.arange(0, len(tokens) + 1, steps)
+        lineages = np.asarray([line._lineage for line in lines], np.uint64)
+        running = lineages_of(tokens, positions, row_starts, lineages)
+        after = running[row_starts[1:] - 1].tolist()
+        tags = tags_of(running)
+        self._put(tags, slots)
+        claim(lines, tags, positions, row_starts)
+        for line, lineage in zip(lines, after, strict=True):
+            assert not line._fresh, "reckon before a leap"
+            line.tokens += steps
+            line._lineage = lineage
+
+    def _put(self, tags: Words, slots: Ints) -> None:
+        if int(slots.max()) >= self._flat_tags.size:
+            real = slots < self._flat_tags.size
+            slots, tags = slots[real], tags[real]
+        blocks = slots // self.block_tokens
+        offsets = slots - blocks * self.block_tokens
+        np.add.at(self._sums, blocks, (tags - self._flat_tags[slots]) * self._weights[offsets])
+        self._flat_tags[slots] = tags

@@ -1,0 +1,69 @@
+"""Stats: what the caller of a pool gets to see over time. The clock is the Env's, so virtual runs count alike."""
+
+import math
+from collections import deque
+from dataclasses import replace
+
+from runtime.core.ports import Clock
+from runtime.memory.spans.adaptors.base import Adaptor
+from runtime.memory.spans.bands import Advice, Bands, Sampler
+from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.span import AllocRequest, Span
+from runtime.memory.spans.usage import Usage
+
+
+class Stats(Adaptor):
+    """Fills failed, fragmentation_failures, peak, latency and age of Usage; keeps the advice on fragmentation."""
+
+    def __init__(self, inner: Pool, clock: Clock, bands: Bands | None = None, samples_max: int = 4096) -> None:
+        super().__init__(inner)
+        self._clock = clock
+        self._start_ns = clock.now_ns()
+        self._failed = self._fragmentation_failures = 0
+        self._peak_bytes = inner.taken_bytes
+        self._latencies_ns: deque[int] = deque(maxlen=samples_max)
+        self._bands, self._sampler = bands or Bands(), Sampler()
+
+    def alloc(self, request: AllocRequest) -> Span:
+        start_ns = self._clock.now_ns()
+        try:
+            span = self.inner.alloc(request)
+        except OutOfMemory as error:
+            self._failed += 1
+            self._fragmentation_failures += error.fragmented
+            raise
+        finally:
+            self._latencies_ns.append(self._clock.now_ns() - start_ns)
+            if self._sampler.due():
+                self.look()
+        if self.inner.taken_bytes > self._peak_bytes:
+            self._peak_bytes = self.inner.taken_bytes
+        return span
+
+    def look(self) -> Advice:
+        """Take the fragmentation now; what to do about it."""
+        before = self._bands.advice
+        advice = self._bands.see(self.inner.usage().fragmentation)
+        self._sampler.looked(changed=advice is not before)
+        return advice
+
+    @property
+    def advice(self) -> Advice:
+        """As of the last look."""
+        return self._bands.advice
+
+    def usage(self) -> Usage:
+        return replace(
+            self.inner.usage(),
+            failed=self._failed,
+            fragmentation_failures=self._fragmentation_failures,
+            peak_bytes=self._peak_bytes,
+            latency_ns_p99=_p99(self._latencies_ns),
+            age_ns=self._clock.now_ns() - self._start_ns,
+        )
+
+
+def _p99(values: deque[int]) -> int:
+    """Nearest rank; 0 of none."""
+    return sorted(values)[math.ceil(0.99 * len(values)) - 1] if values else 0

@@ -1,0 +1,47 @@
+"""Fault points of all pools (`memory.free`, which KV crosses too) and of span pools, crossed by the adaptor Fault."""
+
+from faults import actions
+from faults.points import Action, Kind, Point, Severity
+from runtime.memory.spans.failures import DefragFailed, OutOfMemory
+
+MEMORY_ALLOC = Point(
+    name="memory.alloc",
+    layer="memory",
+    breaks="a pool says that it has no room, before it looked or after it had taken it; what others hold is untouched",
+    actions=(actions.fail("oom", OutOfMemory, symptom="mark:memory.out_of_memory", placements=("before", "after")),),
+    scope=("group", "session", "pool"),
+)
+
+MEMORY_RESET = Point(
+    name="memory.reset",
+    layer="memory",
+    breaks="a reset is lost: the spans of its scope stay with their owners, and nothing else changes",
+    actions=(actions.drop(symptom="audit:leak"),),
+    scope=("group", "session", "pool"),
+)
+
+MEMORY_DEFRAG = Point(
+    name="memory.defrag",
+    layer="memory",
+    breaks="defragmentation stops, at its start or before one of its moves; spans moved by then stay moved and whole",
+    actions=(
+        actions.fail(
+            "error",
+            DefragFailed,
+            symptom="mark:memory.defrag_failed",
+            severity=Severity.RECOVERABLE,
+            placements=("before", "in_flight"),
+        ),
+    ),
+    scope=("pool",),
+)
+
+MEMORY_FREE = Point(
+    name="memory.free",
+    layer="memory",
+    breaks="a release is lost: what it gave back stays with its owner, and nothing else changes",
+    actions=(Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="audit:leak"),),
+    scope=("group", "pool", "phase", "request", "step"),
+)
+
+POINTS = (MEMORY_FREE, MEMORY_ALLOC, MEMORY_RESET, MEMORY_DEFRAG)

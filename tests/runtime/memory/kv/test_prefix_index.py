@@ -1,0 +1,133 @@
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from runtime.memory.kv.prefix import BlockKey, KeyLine, PrefixIndex, salt_of
+
+SIZE = 4
+SALT = salt_of("", "", "v1")
+
+
+def keys(tokens: Sequence[int], salt: bytes = SALT, digest_bytes: int = 16) -> list[BlockKey]:
+    return KeyLine(SIZE, salt, digest_bytes).reach(tokens, len(tokens) // SIZE)
+
+
+def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
+    index = PrefixIndex()
+    for block, key in blocks:
+        assert index.add(block, key, generation=block * 10)
+        index.rest(block)
+    return index
+
+
+def test_the_longest_beginning_is_found_and_nothing_behind_a_gap():
+    a, b, c = keys(range(12))
+    assert index_of((5, a), (6, b), (7, c)).find([a, b, c]) == [5, 6, 7]
+    assert index_of((5, a), (7, c)).find([a, b, c]) == [5]
+    assert index_of((6, b), (7, c)).find([a, b, c]) == []
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
+def test_a_block_is_found_exactly_when_all_tokens_up_to_its_end_are_the_same(known, asked):
+    index = index_of(*enumerate(keys(known)))
+    same = 0
+    while same < len(known) // SIZE and known[: (same + 1) * SIZE] == asked[: (same + 1) * SIZE]:
+        same += 1
+    assert index.find(keys(asked)) == list(range(min(same, len(asked) // SIZE)))
+
+
+@given(st.lists(st.integers(0, 9), min_size=20, max_size=40), st.lists(st.integers(1, 10), max_size=6))
+def test_keys_made_bit_by_bit_are_those_made_at_once(tokens, cuts):
+    line = KeyLine(SIZE, SALT)
+    for blocks in sorted(cut % (len(tokens) // SIZE + 1) for cut in cuts):
+        assert line.reach(tokens, blocks) == keys(tokens[: blocks * SIZE])
+    assert line.reach(tokens, len(tokens) // SIZE) == keys(tokens)
+    assert line.reach(tokens, 2) == keys(tokens[: 2 * SIZE])
+
+
+def test_equal_tokens_of_another_group_model_or_version_are_not_found():
+    salts = {
+        salt_of(*each) for each in [("", "", "v1"), ("b", "", "v1"), ("", "m", "v1"), ("", "", "v2"), ("bm", "", "")]
+    }
+    assert len(salts) == 5
+    index = index_of((1, keys(range(4))[0]))
+    assert [index.find(keys(range(4), salt)) for salt in sorted(salts - {SALT})] == [[]] * 4
+
+
+def test_a_digest_that_falls_together_with_anothers_finds_nothing_since_tokens_are_compared():
+    short = [keys([n, 0, 0, 0], digest_bytes=1)[0] for n in range(3000)]
+    one = short[0]
+    other = next(key for key in short[1:] if key.digest == one.digest)
+    index = index_of((3, one))
+    assert index.find([other]) == []
+    assert not index.knows(other)
+    assert not index.add(4, other, 0), "and it does not push the first one out"
+    assert index.find([one]) == [3]
+    index.check()
+
+
+def test_of_two_blocks_that_hold_the_same_the_first_stays_and_the_second_is_simply_free():
+    a = keys(range(4))[0]
+    index = index_of((1, a))
+    assert not index.add(2, a, 0)
+    assert not index.rest(2)
+    assert (index.find([a]), len(index)) == ([1], 1)
+
+
+def test_who_was_used_longest_ago_is_evicted_and_never_one_that_is_held():
+    a, b, c = (keys([n] * 4)[0] for n in range(3))
+    index = index_of((1, a), (2, b), (3, c))
+    assert index.hold(2) == 20
+    index.hold(1)
+    index.rest(1)
+    assert index.idle == 2
+    assert index.evict(2) == [3, 1]
+    assert [index.find([key]) for key in (a, b, c)] == [[], [2], []]
+    index.check()
+
+
+def test_a_block_that_is_forgotten_is_out_of_both_maps_and_of_the_line():
+    a, b = (keys([n] * 4)[0] for n in range(2))
+    index = index_of((1, a), (2, b))
+    index.hold(2)
+    assert index.forget([1, 2, 7]) == [1], "only the idle one is room"
+    assert (len(index), index.idle, index.find([a]), index.find([b])) == (0, 0, [], [])
+    assert index.spares([1, 2, 7])
+    index.check()
+
+
+def test_what_is_published_must_not_be_written():
+    index = index_of((1, keys(range(4))[0]))
+    assert index.spares([2, 3])
+    assert not index.spares([2, 1])
+
+
+def test_a_block_is_not_added_a_second_time_under_another_name():
+    a, b = keys(range(8))
+    with pytest.raises(AssertionError, match="block 1 is in the index already"):
+        index_of((1, a)).add(1, b, 0)
+
+
+@given(st.lists(st.sampled_from([0, 1, 255, 256, 70000]), min_size=8, max_size=24), st.integers(1, 5))
+def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, step):
+    whole, parts = keys(tokens), KeyLine(SIZE, SALT)
+    for blocks in [*range(step, len(whole), step), len(whole)]:
+        found = parts.reach(tokens, blocks)
+    assert found == whole
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE), st.data())
+def test_small_and_large_tokens_never_make_the_same_key(tokens, data):
+    other = data.draw(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE))
+    assert (keys(tokens) == keys(other)) == (tokens == other)
+
+
+def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
+    a, b, c = keys(range(12))
+    index = PrefixIndex()
+    for block, key in ((5, a), (6, b), (7, c)):
+        index.add(block, key, 1)
+    assert index.rest_all([7, 3, 5, 9]) == [3, 9]
+    assert (index.idle, index.evict(1)) == (2, [7])

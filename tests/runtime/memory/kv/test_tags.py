@@ -1,0 +1,184 @@
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given
+
+from runtime.core.work import Claim, Work
+from runtime.memory.kv.tag_line import reckon
+from runtime.memory.kv.tags import TagLine, TagPlane
+
+SIZE = 4
+prompts = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
+
+
+def work(tokens: list[int], start: int, table: list[int], lineage: int, request: str = "a") -> Work:
+    """One row: `tokens` from position `start` on, through `table`."""
+    positions = np.arange(start, start + len(tokens))
+    slots = np.asarray(table)[positions // SIZE] * SIZE + positions % SIZE
+    return Work(
+        step=0,
+        model_key="",
+        request_ids=(request,),
+        token_ids=np.asarray(tokens, np.int64),
+        positions=positions,
+        slots=slots,
+        row_starts=np.asarray([0, len(tokens)]),
+        context_lens=np.asarray([start + len(tokens)]),
+        block_tables=(table,),
+        sampling=(None,),
+        lineages=(lineage,),
+    )
+
+
+def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, TagLine, list[int]]:
+    plane, line = TagPlane(64, SIZE), TagLine(SIZE)
+    generations = plane.hand_out(table)
+    plane.stamp(work(tokens, 0, table, 0))
+    line.extend(tokens)
+    return plane, line, generations
+
+
+def look(plane: TagPlane, line: TagLine, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
+    next_up = work([1], line.tokens, [*table, 63], line.lineage)
+    return [
+        (breach.index, breach.what)
+        for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])
+    ]
+
+
+@given(prompts, st.lists(st.integers(1, 5)))
+def test_any_chunking_gives_the_same_line(tokens, cuts):
+    whole, parts = TagLine(SIZE), TagLine(SIZE)
+    whole.extend(tokens)
+    at = 0
+    for cut in [*cuts, len(tokens)]:
+        if tokens[at : at + cut]:
+            parts.extend(tokens[at : at + cut])
+        at += cut
+    assert (whole.lineage, list(whole.sums), whole.tokens) == (parts.lineage, list(parts.sums), parts.tokens)
+
+
+@given(prompts, st.randoms(use_true_random=False))
+def test_healthy_kv_never_breaches_however_blocks_are_placed(tokens, rng):
+    table = rng.sample(range(60), -(-len(tokens) // SIZE))
+    plane, line, generations = written(tokens, table)
+    assert look(plane, line, table, generations) == []
+
+
+@given(prompts, st.data())
+def test_one_wrong_token_shows_in_its_block_and_all_after_it(tokens, data):
+    at = data.draw(st.integers(0, len(tokens) - 1))
+    wrong = [*tokens[:at], tokens[at] + 1, *tokens[at + 1 :]]
+    table = list(range(-(-len(tokens) // SIZE)))
+    plane, _, generations = written(wrong, table)
+    line = TagLine(SIZE)
+    line.extend(tokens)
+    assert [index for index, _ in look(plane, line, table, generations)] == list(range(at // SIZE, len(table)))
+
+
+def test_two_of_its_own_blocks_swapped_are_seen():
+    plane, line, generations = written(list(range(12)), [5, 6, 7])
+    swapped = [generations[1], generations[0], generations[2]]
+    assert look(plane, line, [6, 5, 7], swapped) == [(0, "content"), (1, "content")]
+
+
+def test_position_off_by_one_is_seen():
+    plane, line, generations = written([1, 2, 3, 4], [0])
+    late = work([9], 5, [0, 1], line.lineage)
+    plane.hand_out([1])
+    plane.stamp(late)
+    line.extend([9])
+    assert look(plane, line, [0, 1], [*generations, 1]) == [(1, "content")]
+
+
+def test_block_given_to_another_is_seen_at_once():
+    plane, line, generations = written(list(range(8)), [2, 3])
+    plane.hand_out([3])
+    assert look(plane, line, [2, 3], generations) == [(1, "generation")]
+
+
+def test_unwritten_block_is_seen():
+    plane, line, generations = written([1, 2, 3, 4], [0])
+    line.extend([5])
+    assert look(plane, line, [0, 1], [*generations, 0]) == [(1, "content")]
+
+
+def test_stamping_twice_is_stamping_once():
+    plane, line, generations = written(list(range(6)), [0, 1])
+    plane.stamp(work(list(range(6)), 0, [0, 1], 0))
+    assert look(plane, line, [0, 1], generations) == []
+
+
+def test_tags_of_a_failed_launch_behind_the_claim_are_not_held_against_its_request():
+    plane, line, generations = written([1, 2], [0])
+    plane.stamp(work([9, 9], 2, [0], line.lineage))
+    assert look(plane, line, [0], generations) == []
+
+
+def test_writes_to_the_dummy_block_leave_no_tag():
+    plane = TagPlane(2, SIZE)
+    plane.stamp(work([1, 2], 0, [2], 0))
+    line = TagLine(SIZE)
+    assert look(plane, line, [], []) == []
+
+
+@given(st.lists(st.tuples(prompts, prompts), min_size=1, max_size=4))
+def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
+    together, alone = [TagLine(SIZE) for _ in rows], [TagLine(SIZE) for _ in rows]
+    for turn in (0, 1):
+        for line, other, tokens in zip(together, alone, rows, strict=True):
+            line.extend(tokens[turn])
+            other.extend(tokens[turn])
+            reckon([other])
+        reckon(together)
+    assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
+
+
+@given(st.lists(prompts, min_size=1, max_size=4), st.integers(1, 12), st.data())
+def test_a_leap_stamps_and_claims_what_single_launches_would(rows, steps, data):
+    fresh = [data.draw(st.lists(st.integers(0, 1000), min_size=steps, max_size=steps)) for _ in rows]
+    tables = [list(range(at * 15, at * 15 + 15)) for at in range(len(rows))]
+    leapt, single = TagPlane(64, SIZE), TagPlane(64, SIZE)
+    lines, others = [], []
+    for plane, kept in ((leapt, lines), (single, others)):
+        for tokens, table in zip(rows, tables, strict=True):
+            line = TagLine(SIZE)
+            plane.hand_out(table)
+            plane.stamp(work(tokens, 0, table, 0))
+            line.extend(tokens)
+            kept.append(line)
+    reckon(lines)
+    places = np.array([len(tokens) + np.arange(steps) for tokens in rows])
+    slots = np.array(
+        [[table[p // SIZE] * SIZE + p % SIZE for p in at] for table, at in zip(tables, places, strict=True)]
+    )
+    leapt.leap(lines, np.array(fresh).ravel(), places.ravel(), slots.ravel(), steps)
+    for line, tokens, table, more in zip(others, rows, tables, fresh, strict=True):
+        for at, token in enumerate(more):
+            single.stamp(work([token], len(tokens) + at, table, line.lineage))
+            line.extend([token])
+    assert leapt.rows.tolist() == single.rows.tolist()
+    assert leapt._sums.tolist() == single._sums.tolist()
+    assert [(one.tokens, one.lineage, list(one.sums)) for one in lines] == [
+        (one.tokens, one.lineage, list(one.sums)) for one in others
+    ]
+
+
+def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():
+    line, blocks, generations = TagLine(SIZE), [3, 4, 5], [1, 1, 1]
+    assert line.held(blocks, generations).tolist() == [[3, 4, 5], [1, 1, 1]]
+    blocks.append(6)
+    generations.append(2)
+    assert line.held(blocks, generations).tolist() == [[3, 4, 5, 6], [1, 1, 1, 2]]
+    blocks[0] = 9
+    generations[1] = 7
+    assert line.held(blocks, generations).tolist() == [[9, 4, 5, 6], [1, 7, 1, 2]]
+    assert line.held([8], [5]).tolist() == [[8], [5]]
+
+
+def test_one_block_handed_out_is_wiped_as_many_are():
+    plane = TagPlane(4, SIZE)
+    plane.hand_out([0, 1])
+    plane.stamp(work([1, 2, 3, 4, 5], 0, [0, 1], 0))
+    assert plane.hand_out([1]) == [2]
+    assert plane.rows[1].tolist() == [0] * SIZE
+    assert plane._sums[1] == 0

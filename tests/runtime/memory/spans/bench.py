@@ -1,0 +1,57 @@
+"""A size-class pool with its surroundings, small enough to reason about by hand."""
+
+from faults import Catalogue, Faults, FaultSpec, Fire, When, parse_do
+from runtime.core.env import Env
+from runtime.core.ledger import Ledger
+from runtime.core.ports import Ticket
+from runtime.memory.kv.points import POINTS
+from runtime.memory.spans.classes import Classes
+from runtime.memory.spans.extents import Extents
+from runtime.memory.spans.points import POINTS as ALLOC_POINTS
+from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
+from runtime.memory.spans.span_pool import SpanPool
+from runtime.memory.spans.upstream import Reserve, Segments
+from tests.runtime.fakes import SetClock
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+class Bench:
+    """`total_kib` of room in segments of `segment_kib`; every pool made here draws on the same room."""
+
+    def __init__(self, total_kib: int = 1024, segment_kib: int = 1024) -> None:
+        self.clock = SetClock()
+        catalogue = Catalogue()
+        for point in (*POINTS, *ALLOC_POINTS):
+            catalogue.declare(point)
+        self.fires: list[Fire] = []
+        self.faults = Faults(catalogue, self.clock.now_ns, self.fires.append, lambda state: None)
+        self.env = Env(self.clock, 0, self.faults, Ledger())
+        self.reserve = Reserve(total_kib * KIB)
+        self.segment_bytes = segment_kib * KIB
+        self.pool = self.another("io")
+        self._seq = 0
+
+    def another(self, name: str) -> SpanPool:
+        placement = Classes(Extents(Segments(self.reserve, name, self.segment_bytes)))
+        return SpanPool(self.env, name, placement)
+
+    def arm(self, do: str, place: str = "before", **when: object) -> None:
+        self.faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), place=place, when=When(**when))])  # type: ignore[arg-type]
+
+    def launch(self) -> Ticket:
+        self._seq += 1
+        return Ticket(self._seq, None, 0)  # type: ignore[arg-type]
+
+    def complete(self, ticket: Ticket) -> None:
+        ticket.done_ns = 1
+        self.env.ledger.complete(ticket)
+        self.env.ledger.settle()
+
+
+def ask(size_bytes: int, session: str = "s", lifetime: Lifetime = Lifetime.SESSION, group: str = "") -> AllocRequest:
+    return AllocRequest(size_bytes, 64, PoolKind.IO, lifetime, session, group)
+
+
+def stay(old: Span, new: Span, size_bytes: int) -> None:
+    """A move that copies nothing and tells nobody."""

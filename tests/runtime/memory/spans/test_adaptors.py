@@ -1,0 +1,309 @@
+import struct
+
+import pytest
+
+from runtime.core.ports import Ticket
+from runtime.memory.spans.adaptors import Fault, Limit, Log, Poison, Stats, Track, find_adaptor
+from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.memory.spans.bands import Advice
+from runtime.memory.spans.failures import DoubleFree, LimitReached, OutOfMemory, UnknownSpan
+from runtime.memory.spans.placement import Place
+from runtime.memory.spans.pool import Pool
+from runtime.memory.spans.span import Lifetime, ResetScope, Span
+from tests.runtime.memory.spans.bench import KIB, Bench, ask, stay
+
+
+def test_a_limit_refuses_before_the_device_does_and_counts_what_is_in_limbo():
+    bench = Bench()
+    pool = Limit(bench.pool, 300 * KIB)
+    span, ticket = pool.alloc(ask(200 * KIB)), bench.launch()
+    pool.free(span, ticket)
+    with pytest.raises(LimitReached, match=rf"{100 * KIB} B are left below its limit of {300 * KIB} B") as caught:
+        pool.alloc(ask(200 * KIB))
+    assert (caught.value.fragmented, caught.value.code) == (False, "memory_limit")
+    assert bench.pool.usage().allocs == 1, "the device was asked all the same"
+    bench.complete(ticket)
+    pool.alloc(ask(300 * KIB))
+
+
+def test_a_limit_undoes_what_only_rounding_takes_over_it():
+    bench = Bench()
+    pool = Limit(bench.pool, 1500)
+    pool.alloc(ask(512))
+    with pytest.raises(LimitReached):
+        pool.alloc(ask(800))  # 1024 as a class
+    assert (bench.pool.usage().live, bench.pool.taken_bytes) == (1, 512)
+
+
+def test_a_limit_can_be_set_below_what_is_held_and_never_takes_it_away():
+    pool = Limit(Bench().pool, 4096)
+    kept = pool.alloc(ask(4096))
+    pool.set_limit(0)
+    assert pool.find(kept) == ask(4096)
+    with pytest.raises(LimitReached):
+        pool.alloc(ask(1))
+    with pytest.raises(ValueError, match="limit -1; give 0 or more"):
+        pool.set_limit(-1)
+
+
+def test_a_double_free_says_how_it_ended_the_first_time():
+    bench = Bench()
+    pool = Track(bench.pool, bench.env)
+    freed, reset = pool.alloc(ask(100, "r1")), pool.alloc(ask(100, "r2"))
+    bench.clock.advance(2.5)
+    pool.free(freed, None)
+    pool.reset(ResetScope(Lifetime.SESSION, "r2"), None)
+    with pytest.raises(DoubleFree, match=r"the first time: freed #1 100 B of r1 at 2.500 s"):
+        pool.free(freed, None)
+    with pytest.raises(DoubleFree, match=r"the first time: reset session #2 100 B of r2 at 2.500 s"):
+        pool.free(reset, None)
+
+
+def test_a_double_free_long_after_is_still_one():
+    bench = Bench()
+    pool = Track(bench.pool, bench.env)
+    first = pool.alloc(ask(100))
+    pool.free(first, None)
+    for _ in range(1024):
+        pool.free(pool.alloc(ask(100)), None)
+    with pytest.raises(DoubleFree, match="too long ago"):
+        pool.free(first, None)
+
+
+def test_a_leak_names_owner_bytes_age_and_last_events():
+    bench = Bench()
+    pool = Track(bench.pool, bench.env)
+    pool.alloc(ask(4000, "r7"))
+    pool.alloc(ask(10, "alive"))
+    pool.alloc(ask(10, "r7", Lifetime.GLOBAL))
+    bench.clock.advance(3)
+    (leak,) = pool.leaks(alive={"alive"})
+    assert (leak.request.owner, leak.age_ns) == ("r7", 3_000_000_000)
+    assert str(leak).startswith("r7 still holds 4000 B of io (#1, 3.000 s old): 0.000s io alloc #1 4000 B")
+    assert pool.leaks(alive={"alive"}) == (leak,)
+    assert pool.usage().leaks == 1
+
+
+def test_a_moved_span_keeps_its_age():
+    bench = Bench()
+    pool = Track(bench.pool, bench.env)
+    hole, _ = pool.alloc(ask(200 * KIB, "a")), pool.alloc(ask(200 * KIB, "b"))
+    bench.clock.advance(1)
+    pool.free(hole, None)
+    assert pool.defrag(stay, None) == 200 * KIB
+    (leak,) = pool.leaks(alive=())
+    assert (leak.age_ns, leak.span.offset) == (1_000_000_000, 0)
+
+
+def test_a_free_that_a_fault_lost_is_told_from_one_that_was_made():
+    bench = Bench()
+    track = Track(bench.pool, bench.env)
+    pool = Fault(track, bench.env)
+    span = pool.alloc(ask(100, "r1"))
+    bench.arm("memory.free: drop")
+    pool.free(span, None)
+    assert [fire.action for fire in bench.fires] == ["drop"]
+    assert [leak.history for leak in track.leaks(alive=())] == ["0.000s io alloc #1 100 B"]
+    pool.free(span, None)
+    assert track.leaks(alive=()) == ()
+
+
+def test_out_of_memory_before_touches_nothing_and_after_gives_everything_back():
+    for place in ("before", "after"):
+        bench = Bench()
+        pool = Fault(bench.pool, bench.env)
+        bench.arm("memory.alloc: oom", place, skip=1)
+        pool.alloc(ask(100))
+        with pytest.raises(OutOfMemory, match="injected by fault f"):
+            pool.alloc(ask(100))
+        usage = bench.pool.usage()
+        assert (usage.live, usage.allocs) == (1, 1 if place == "before" else 2)
+        pool.alloc(ask(100))
+        assert len(bench.fires) == 1
+
+
+def test_faults_see_size_group_session_and_pool():
+    bench = Bench()
+    pool = Fault(bench.pool, bench.env)
+    bench.arm("memory.alloc: oom")
+    with pytest.raises(OutOfMemory):
+        pool.alloc(ask(100, "r1", group="batch"))
+    assert "size_bytes=100 group=batch session=r1 pool=io" in bench.fires[0].evidence
+
+
+def test_a_lost_reset_leaves_every_span_with_its_owner():
+    bench = Bench()
+    pool = Fault(bench.pool, bench.env)
+    span = pool.alloc(ask(100, "r1"))
+    bench.arm("memory.reset: drop")
+    assert pool.reset(ResetScope(Lifetime.SESSION, "r1"), None) == 0
+    assert list(bench.env.ledger.outstanding()) == [("io", "r1", 1)]
+    assert pool.find(span) == ask(100, "r1")
+    assert pool.reset(ResetScope(Lifetime.SESSION, "r1"), None) == 100
+
+
+def test_a_misuse_is_refused_alike_with_a_fault_armed():
+    bench = Bench()
+    pool = Fault(bench.pool, bench.env)
+    span = pool.alloc(ask(100))
+    pool.free(span, None)
+    bench.arm("memory.free: drop")
+    with pytest.raises(DoubleFree):
+        pool.free(span, None)
+    with pytest.raises(UnknownSpan):
+        pool.free(span._replace(pool="q"), None)
+    assert not bench.fires
+
+
+def test_stats_tell_what_failed_from_what_failed_in_pieces():
+    bench = Bench()
+    pool = Stats(bench.pool, bench.clock)
+    holes = [pool.alloc(ask(250 * KIB)) for _ in range(4)]
+    with pytest.raises(OutOfMemory):
+        pool.alloc(ask(500 * KIB))
+    for span in holes[::2]:
+        pool.free(span, None)
+    with pytest.raises(OutOfMemory) as caught:
+        pool.alloc(ask(500 * KIB))
+    assert caught.value.fragmented
+    usage = pool.usage()
+    assert (usage.failed, usage.fragmentation_failures, usage.peak_bytes) == (2, 1, 1000 * KIB)
+    assert usage.failure_rate == pytest.approx(2 / 6)
+    assert usage.hit_rate == pytest.approx(3 / 4)
+    assert usage.fragmentation == pytest.approx(1 - 250 / 524)
+
+
+def test_out_of_memory_is_given_per_hour_of_the_pools_life():
+    bench = Bench()
+    pool = Stats(bench.pool, bench.clock)
+    assert pool.usage().failed_per_hour == 0
+    with pytest.raises(OutOfMemory):
+        pool.alloc(ask(5000 * KIB))
+    bench.clock.advance(1800)
+    assert pool.usage().failed_per_hour == 2
+
+
+def test_latency_p99_is_the_nearest_rank_on_the_injected_clock():
+    bench = Bench()
+
+    class Slow(Fault):
+        took_s = 0.0
+
+        def alloc(self, request):
+            bench.clock.advance(self.took_s)
+            return super().alloc(request)
+
+    slow = Slow(bench.pool, bench.env)
+    pool = Stats(slow, bench.clock)
+    for n in range(1, 101):
+        slow.took_s = n / 1000
+        pool.alloc(ask(10))
+    assert pool.usage().latency_ns_p99 == 99_000_000
+
+
+def test_fragmentation_is_looked_at_more_rarely_while_nothing_changes():
+    bench = Bench()
+    looks = []
+
+    class Watched(Fault):
+        def usage(self):
+            looks.append(1)
+            return super().usage()
+
+    pool = Stats(Watched(bench.pool, bench.env), bench.clock)
+    for _ in range(1000):
+        pool.alloc(ask(10))
+    assert len(looks) <= 11
+    assert pool.advice is Advice.NONE
+
+
+def test_a_look_follows_soon_after_the_advice_has_changed():
+    bench = Bench()
+    pool = Stats(bench.pool, bench.clock)
+    spans = [pool.alloc(ask(140 * KIB)) for _ in range(7)]
+    for span in spans[::2]:
+        pool.free(span, None)
+    assert pool.look() is Advice.MERGE
+    pool.free(spans[1], None)
+    pool.free(spans[3], None)
+    pool.free(spans[5], None)
+    pool.alloc(ask(10))
+    assert pool.advice is Advice.NONE
+
+
+def test_the_log_shows_the_operation_that_failed():
+    bench = Bench()
+    lines: list[str] = []
+    pool = Log(bench.pool, bench.clock, lines.append)
+    span = pool.alloc(ask(100, "r1"))
+    with pytest.raises(OutOfMemory):
+        pool.alloc(ask(9999 * KIB, "r2"))
+    pool.free(span, Ticket(4, None, 0))  # type: ignore[arg-type]
+    with pytest.raises(DoubleFree):
+        pool.free(span, None)
+    pool.reset(ResetScope(Lifetime.OP), None)
+    pool.release_free()
+    pool.defrag(stay, None)
+    assert [line.split(": ")[0] for line in lines] == [
+        "0 io alloc 100 B of io for r1 (session, align 64)",
+        "0 io alloc 10238976 B of io for r2 (session, align 64)",
+        "0 io free #1 0+0 100 B after ticket 4",
+        "0 io free #1 0+0 100 B",
+        "0 io reset ResetScope(lifetime=<Lifetime.OP",
+        "0 io release_free",
+        "0 io defrag",
+    ]
+    assert "FAILED OutOfMemory: pool io: asked 10238976 B" in lines[1]
+    assert "FAILED DoubleFree" in lines[3]
+
+
+def test_the_log_shows_each_move():
+    bench = Bench()
+    lines: list[str] = []
+    pool = Log(bench.pool, bench.clock, lines.append)
+    hole, _ = pool.alloc(ask(200 * KIB)), pool.alloc(ask(200 * KIB))
+    pool.free(hole, None)
+    pool.defrag(stay, None)
+    assert lines[-2:] == [
+        "0 io move #2 0+204800 204800 B to #3 0+0 204800 B",
+        "0 io defrag: 204800",
+    ]
+
+
+def test_poison_waits_for_the_launch_and_fills_the_whole_place():
+    bench = Bench()
+    filled: list[tuple[Place, int]] = []
+    pool = Poison(bench.pool, lambda place, byte: filled.append((place, byte)))
+    span, ticket = pool.alloc(ask(100)), bench.launch()
+    pool.free(span, ticket)
+    assert filled == []
+    bench.complete(ticket)
+    ((place, byte),) = filled
+    assert (place.segment, place.offset, place.bytes, byte) == (0, 0, 128, SENTINEL)
+    assert pool.filled_bytes == 128
+
+
+@pytest.mark.parametrize("form", ["e", "f", "d", "i", "q"])
+def test_the_sentinel_is_finite_and_far_from_any_real_value(form: str):
+    (value,) = struct.unpack(form, bytes([SENTINEL]) * struct.calcsize(form))
+    assert 200 < value < float("inf")
+
+
+def test_an_adaptor_is_found_however_deep_it_lies():
+    bench = Bench()
+    limit = Limit(bench.pool, 100)
+    stack: Pool = Log(Track(limit, bench.env), bench.clock, lambda line: None)
+    assert find_adaptor(stack, Limit) is limit
+    assert find_adaptor(stack, Stats) is None
+    assert find_adaptor(bench.pool, Limit) is None
+
+
+def test_a_move_of_a_span_is_seen_through_the_whole_stack():
+    bench = Bench()
+    pool: Pool = Log(Track(Fault(bench.pool, bench.env), bench.env), bench.clock, lambda line: None)
+    hole, span = pool.alloc(ask(200 * KIB)), pool.alloc(ask(200 * KIB))
+    pool.free(hole, None)
+    moves: list[tuple[Span, Span]] = []
+    bench.arm("memory.free: drop")
+    pool.defrag(lambda old, new, size_bytes: moves.append((old, new)), None)
+    assert [(old, new.offset) for old, new in moves] == [(span, 0)]
