@@ -15,6 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -23,8 +24,11 @@ from tests.steps_report import StepsReport
 # No deadline and no "too slow": how long an example takes says more about the machine than about us.
 timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", timeless, derandomize=True, database=None)
-settings.register_profile("nightly", timeless, max_examples=2000, database=None)
-settings.register_profile("dev", timeless)
+# Said for each: where CI is set in the environment, Hypothesis starts from other defaults.
+settings.register_profile("nightly", timeless, derandomize=False, max_examples=2000, database=None)
+settings.register_profile(
+    "dev", timeless, derandomize=False, database=DirectoryBasedExampleDatabase(".hypothesis/examples")
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
