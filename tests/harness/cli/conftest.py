@@ -23,7 +23,7 @@ def seatrial(tmp_path: Path) -> Seatrial:
             env={"PATH": "/usr/bin:/bin", "RUNS_DIR": str(tmp_path / "runs"), "TMPDIR": str(tmp_path), **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
 
     return call
