@@ -167,6 +167,7 @@ def _mix(tokens: Ints, positions: Ints) -> Words:
     words = tokens.astype(np.uint64)
     words *= _TOKEN
     words += positions.view(np.uint64) * _PLACE
+    words += _PLACE  # or token 0 at place 0 would make what an unwritten slot holds
     return tags_of(words)
 
 

@@ -182,3 +182,11 @@ def test_one_block_handed_out_is_wiped_as_many_are():
     assert plane.hand_out([1]) == [2]
     assert plane.rows[1].tolist() == [0] * SIZE
     assert plane._sums[1] == 0
+
+
+def test_a_first_token_of_id_0_is_not_what_an_unwritten_slot_holds() -> None:
+    plane, line = TagPlane(2, 4), TagLine(4)
+    line.extend([0])
+    generations = plane.hand_out([1])
+    (breach,) = plane.compare([[1]], [Claim("a", generations, line.sums, 1)])
+    assert (breach.block, breach.what) == (1, "content")
