@@ -26,7 +26,8 @@ def test_the_machine_kills_its_mutant(subject: Subject, mutant: Mutant):
     assert killed.by != "?", f"nothing of {subject.machine.__name__} failed: {killed.error!r}"
 
 
-@pytest.mark.slow  # the same draws as in the machine's own test, which is never slow
+@pytest.mark.soak  # the same draws as in the machine's own test, which is never slow
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.machine.__name__)
 def test_the_machine_passes_on_the_code_as_it_is_with_the_same_settings(subject: Subject):
     assert passes(subject).steps > 0
@@ -83,6 +84,7 @@ def test_a_killed_mutant_is_gone_and_told_with_the_rule_that_saw_it():
     assert CountedMachine.explored is None
 
 
+@pytest.mark.soak  # each kill is a fast test already
 @pytest.mark.slow
 def test_the_table_tells_every_mutant_and_that_none_survived():
     told = list(lines(seeds=0))

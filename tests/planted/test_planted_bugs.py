@@ -138,6 +138,7 @@ def test_a_deadline_that_sleeps_while_the_device_hangs_is_found_by_who_waited_lo
     assert judged["evidence"][0]["request"].startswith(("chat-", "canary-"))
 
 
+@pytest.mark.soak  # the same bug is found without a server in virtual/test_planted_on_torch.py
 def test_a_position_off_by_one_is_seen_by_the_numbers_alone(found: Callable[[str], Trial]) -> None:
     trial = found("position_off_by_one")
     assert re.search(r"canary-\d+ against exact \w+: difference \S+, parted at token \d+", trial.flat)

@@ -108,6 +108,7 @@ def test_two_real_nights_with_their_controls(tmp_path: Path) -> None:
     assert shares[0] == shares[1], "virtual: the same every night"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_two_nights_of_a_real_server_are_compared_on_the_page_and_told_to_the_ci(tmp_path: Path) -> None:
     folder = tmp_path / "scenarios"
