@@ -99,10 +99,6 @@ class Case:
     def window_at(self, t_ns: float) -> Window | None:
         return next((window for window in self.windows if window.holds(t_ns)), None)
 
-    def completions_before(self, t_ns: float) -> int:
-        requests = self.history.requests
-        return int(np.count_nonzero(requests.ok & (requests.end_ns <= t_ns)))
-
 
 @dataclass(frozen=True)
 class Missing:

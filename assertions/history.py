@@ -170,10 +170,6 @@ class History:
                 times.setdefault(str(name), []).append(float(t_ns))
         return {name: np.array(values) for name, values in times.items()}
 
-    @cached_property
-    def series_names(self) -> frozenset[str]:
-        return frozenset(str(row[0]) for row in self._rows("series", "SELECT name FROM series"))
-
     def samples(self, name: str) -> Samples | None:
         """The series of that name; None when nobody declared it."""
         rows = list(self._rows("series", "SELECT id, period_ns, absent FROM series WHERE name = ? LIMIT 1", (name,)))

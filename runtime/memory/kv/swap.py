@@ -43,11 +43,6 @@ class SwapSpace:
         self._last: Ticket | None = None
 
     @property
-    def name(self) -> str:
-        """Of the host pool."""
-        return self._host.name
-
-    @property
     def count(self) -> int:
         """Owners with KV here."""
         return len(self._held)
