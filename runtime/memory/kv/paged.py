@@ -94,8 +94,30 @@ class PagedPool:
             self.index.forget(blocks)
         ledger = self._env.ledger
         if not ledger.holders(self.name).keys().isdisjoint(blocks):
-            self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
+            self._given_twice(owner, blocks)
         ledger.acquire(self.name, owner, blocks)
+        return blocks, self.plane.hand_out(blocks)
+
+    def take_each(self, owners: Sequence[str]) -> tuple[list[int], list[int]]:
+        """A block for each of `owners` and its generation, as `take` gives them to one after the other. Only where it
+        is known that there are enough, and while no fault is armed."""
+        assert not self._env.faults.armed, "faults are fired by `take`, request by request"
+        assert len(owners) <= self.reclaimable, f"pool {self.name} does not have {len(owners)} blocks"
+        free, ledger = self._free, self._env.ledger
+        at = max(0, len(free) - len(owners))
+        blocks, short = free[at:][::-1], len(owners) - len(free)
+        if len(set(blocks)) < len(blocks) or not self.index.spares(blocks):  # freed by mistake: as `take` deals with it
+            given = [self.take(owner, 1) for owner in owners]
+            return [block for (block,), _ in given], [generation for _, (generation,) in given]
+        del free[at:]
+        if short > 0:
+            self._env.marks.hit("kv.evict", short)
+            blocks += self.index.evict(short)
+        holders = ledger.holders(self.name)
+        for owner, block in zip(owners, blocks, strict=True):
+            if block in holders:
+                self._given_twice(owner, [block])
+            ledger.acquire(self.name, owner, (block,))
         return blocks, self.plane.hand_out(blocks)
 
     def share(self, owner: str, blocks: Sequence[int]) -> list[int]:
@@ -127,12 +149,16 @@ class PagedPool:
         phase: str = "",
     ) -> int:
         """`publish` for each of these. Returns how many keys nobody can find afterwards."""
-        index = self.index
-        if self._env.faults.armed:
-            for block, generation, key in zip(blocks, generations, keys, strict=True):
-                self.publish(owner, block, generation, key, group=group, phase=phase)
-            return sum(not index.knows(key) for key in keys)
-        add = index.add
+        if not self._env.faults.armed:
+            return self.publish_each(blocks, generations, keys)
+        for block, generation, key in zip(blocks, generations, keys, strict=True):
+            self.publish(owner, block, generation, key, group=group, phase=phase)
+        return sum(not self.index.knows(key) for key in keys)
+
+    def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> int:
+        """The same for blocks of whomever, while no fault is armed."""
+        assert not self._env.faults.armed, "faults are fired by `publish`, request by request"
+        index, add = self.index, self.index.add
         held = [add(block, key, at) for block, at, key in zip(blocks, generations, keys, strict=True)]
         return 0 if all(held) else sum(not index.knows(key) for key in keys)
 
@@ -183,6 +209,9 @@ class PagedPool:
     def reclaimable(self) -> int:
         """Blocks that could be taken now."""
         return len(self._free) + self.index.idle
+
+    def _given_twice(self, owner: str, blocks: Sequence[int]) -> None:
+        self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
 
     def _evict(self, n: int, owner: str, group: str, phase: str) -> bool:
         """The first rung: `n` cached blocks are free. False, and nothing was evicted, when there are fewer."""
