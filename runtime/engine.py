@@ -53,8 +53,8 @@ class Engine:
         self.mailbox = mailbox
         self.status = Status()
         self.fatal: DeviceLost | None = None
-        self.leap: Callable[[], None] = lambda: None
-        """In virtual time: many decode steps at once, when nothing else can happen (runtime/leap)."""
+        self.leap: Callable[[Batch, int], Ticket | None] = lambda batch, step: None
+        """In virtual time: a batch is launched, and perhaps many steps behind it, without being laid out; or None."""
         self._env = env
         self._device = device
         self._pool = pool
@@ -79,8 +79,6 @@ class Engine:
         for ticket in self._env.ledger.settle():
             self._land(ticket)
         self._guard()
-        if not self._preemption.copies:
-            self.leap()
         self._launch_next()
         self._publish()
 
@@ -239,6 +237,9 @@ class Engine:
 
     def _launch(self, batch: Batch, repeats: int) -> None:
         self._steps += 1
+        if not repeats and (ticket := self.leap(batch, self._steps)) is not None:
+            self._flight = Flight(batch, ticket, repeats)
+            return
         try:
             bound = self._binder.bind(batch, self._steps)
             self._pool.check_writes(bound.writes)

@@ -108,16 +108,22 @@ class Client:
         cancel = self.asked.cancel
         return cancel is not None and cancel.after_chunk(self.chunks)
 
-    def chunks_of(self, stamps: Sequence[int], tokens: Sequence[int], longest_ns: int) -> int:
+    def chunks_of(self, stamps: Sequence[int], tokens: Sequence[int], longest_ns: int) -> int | None:
         """An event a token, at the first of these stamps; the longest gap between two of them is known. Never as far as
-        the one at which it hangs up. Returns the gap before the first; who calls knows the others."""
-        assert self.last_ns is not None, f"{self.asked.id} has no first token yet"
-        n, gap_ns = len(tokens), stamps[0] - self.last_ns
+        the one at which it hangs up. Returns the gap before the first, None where there is none; who calls knows the
+        others."""
+        n, before_ns = len(tokens), self.last_ns
         self.tokens += tokens
         self.chunks += n
-        self.gap_sum += stamps[n - 1] - self.last_ns
+        self.last_ns = last_ns = stamps[n - 1]
+        if before_ns is None:
+            self.first_ns = stamps[0]
+            self.gap_sum = last_ns - stamps[0]
+            self.gap_max = longest_ns if n > 1 else None
+            return None
+        gap_ns = stamps[0] - before_ns
+        self.gap_sum += last_ns - before_ns
         self.gap_max = max(gap_ns, longest_ns, self.gap_max or 0)
-        self.last_ns = stamps[n - 1]
         return gap_ns
 
     def take(self, sampled: Sequence[Sampled]) -> None:

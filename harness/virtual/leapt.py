@@ -22,9 +22,9 @@ class LeapNews:
         """See News."""
         self._server.marked(t_ns)
 
-    def rooms(self, requests: Sequence[str], untold: Sequence[str]) -> list[int]:
+    def rooms(self, requests: Sequence[str], untold: Sequence[str], fresh: Sequence[str]) -> list[int]:
         """See News: up to the token at which the client hangs up."""
-        return [self._room(self._server.open.get(name), name in untold) for name in requests]
+        return [self._room(self._server.open.get(name), name in untold, name in fresh) for name in requests]
 
     def leapt(
         self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
@@ -32,32 +32,37 @@ class LeapNews:
         """See News. The gaps between stamps are the same for all, so they are counted once for all."""
         between = [second - first for first, second in pairwise(stamps)]
         longest = [0, *accumulate(between, max)]
-        alike: dict[tuple[str, int, int], int] = {}
+        alike: dict[tuple[str, int | None, int], int] = {}
         for row, (name, mine) in enumerate(zip(requests, tokens, strict=True)):
             exchange = self._server.open.get(name)
             if exchange is None or exchange.gone is not None or not mine:
                 continue
-            client = exchange.client
+            client, n = exchange.client, len(mine)
             if not client.asked.stream:
                 exchange.unsent += drawn[row] if row in drawn else [Sampled(token) for token in mine]
                 continue
-            n = len(mine)
+            if not exchange.started:
+                exchange.started, exchange.phase = True, "decode"
+                assert not client.head(stamps[0]), f"{name} hangs up at its head"
             first = client.chunks_of(stamps, mine, longest[n - 1])
             if row in drawn:
                 client.logprobs += [each.logprob for each in drawn[row]]
             key = client.asked.load, first, n
             alike[key] = alike.get(key, 0) + 1
         for (load, first, n), clients in alike.items():
-            self._gaps.add_all(load, [first, *between[: n - 1]], clients)
+            gaps = between[: n - 1] if first is None else [first, *between[: n - 1]]
+            self._gaps.add_all(load, gaps, clients)
 
-    def _room(self, exchange: Exchange | None, untold: bool) -> int:
+    def _room(self, exchange: Exchange | None, untold: bool, fresh: bool) -> int:
         if exchange is None or exchange.held is not None or exchange.gone is not None:
             return 0
         asked = exchange.client.asked
         if not asked.stream:
             return FAR
-        if not exchange.started and not untold:
+        if not (exchange.started or untold or fresh):
             return 0
-        if asked.cancel is None or asked.cancel.stage != "token":
+        if asked.cancel is None or asked.cancel.stage == "queued":
             return FAR
+        if asked.cancel.stage != "token":
+            return 0 if fresh else FAR
         return max(0, asked.cancel.chunk - exchange.client.chunks - untold)

@@ -33,7 +33,7 @@ from runtime.engine import Engine
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
 from runtime.knobs import limits_of, read_knobs
-from runtime.leap import Leap
+from runtime.leap import Leap, Scripts
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.upstream import Reserve
@@ -105,13 +105,13 @@ class World:
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap)
         self.server.fatal = lambda: self.engine.fatal
-        late_ns = int(knobs.late_s * 1e9)
+        late_ns, scripts = int(knobs.late_s * 1e9), Scripts(model, pool.plane)
         self.leap = Leap(
             self.engine,
             env,
             pool,
             limits,
-            model,
+            scripts,
             device,
             costs,
             self.time,

@@ -106,8 +106,12 @@ class Priced:
             return self.decode_ns(work.step, rows, int(work.context_lens.sum()))
         decoding = np.diff(work.row_starts) == 1
         decodes = int(decoding.sum())
-        context = int(work.context_lens[decoding].sum()) // decodes if decodes else 0
-        return self._jittered(work.step, self.table.launch_cost_ns(tokens - decodes, decodes, context))
+        return self.mixed_ns(work.step, tokens - decodes, decodes, int(work.context_lens[decoding].sum()))
+
+    def mixed_ns(self, step: int, prompt_tokens: int, decodes: int, context_sum: int) -> int:
+        """A launch with so many tokens of prompts, and decode rows with so many tokens of KV in all once it is done."""
+        context = context_sum // decodes if decodes else 0
+        return self._jittered(step, self.table.launch_cost_ns(prompt_tokens, decodes, context))
 
     def decode_ns(self, step: int, rows: int, context_sum: int, at_ns: int | None = None) -> int:
         """A launch of decode rows only, with so many tokens of KV in all once it is done. It begins at `at_ns` (None:

@@ -42,7 +42,8 @@ class KeyedModel:
         self._block_tokens = block_tokens
         self._kv: Words = np.zeros(blocks * block_tokens, np.uint64)
         self._key = key_of(seed)
-        self._plain = tuple(Sampled(token) for token in range(VOCABULARY))
+        self.plain = tuple(Sampled(token) for token in range(VOCABULARY))
+        """Each token, drawn without log probabilities."""
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """See StepModel."""
@@ -63,30 +64,27 @@ class KeyedModel:
         """[blocks, block_tokens]: all that its blocks hold, for whoever moves them."""
         return self._kv.reshape(-1, self._block_tokens)
 
-    def states(self, slots: Ints) -> Words:
-        """What the KV holds in `slots`."""
-        return self._kv[slots]
+    @property
+    def slots(self) -> Words:
+        """The same, flat: what the KV holds in each slot."""
+        return self._kv
 
-    def write(self, slots: Ints, states: Words) -> None:
-        """What a leap would have written, launch by launch."""
-        self._kv[slots] = states
-
-    def go_on(self, states: Words, tokens: Ints, places: Ints, steps: int) -> tuple[Words, Ints]:
-        """A row each: `tokens` at `places` follow `states`, and then what the model says itself. The states after so
-        many steps and the tokens drawn from them, [rows, steps]; the KV is not touched."""
-        after = states + np.where(
-            tokens == following(states, self._key), _squares(places, places + 1), mix(tokens, places)
-        )
-        first = (places + 1)[:, None]
-        grid = after[:, None] + _squares(first, first + np.arange(steps))
-        return grid, following(grid, self._key)
+    def foresee(self, prompt: Words, answer: int) -> tuple[Words, list[int]]:
+        """What the KV of a healthy sequence will hold: one word for each token that is fed, its `prompt` and all but
+        the last of `answer` tokens that the model says; and these."""
+        places = np.arange(len(prompt) + answer)
+        states = np.empty(len(places) - 1, np.uint64)
+        said = places[len(prompt) :]
+        np.cumsum(mix(prompt, places[: len(prompt)]), out=states[: len(prompt)])
+        states[len(prompt) :] = states[len(prompt) - 1] + _squares(said[:1], said[1:])
+        return states, following(states[len(prompt) - 1 :], self._key).tolist()
 
     def sampled(self, state: int) -> Sampled:
         """The token that follows `state`, with log probabilities."""
         return drawn(state, self._key, with_logprobs=True)
 
     def _drawn(self, states: Words, work: Work) -> tuple[Sampled | None, ...]:
-        plain = self._plain
+        plain = self.plain
         return tuple(
             None
             if sampling is None
@@ -197,7 +195,7 @@ def _of_part(seed: int, count: int) -> bytes:
     return (words % np.uint64(LETTERS) + np.uint64(FIRST)).astype(np.uint8).tobytes()
 
 
-def mix(tokens: Ints, positions: Ints) -> Words:
+def mix(tokens: Ints | Words, positions: Ints) -> Words:
     """One word for each (token, position)."""
     words = tokens.astype(np.uint64)
     words *= np.uint64(_TOKEN)

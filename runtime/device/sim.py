@@ -92,6 +92,38 @@ class SimDevice:
         self._put(_Copying(ticket, copy))
         return ticket
 
+    # -- launches that somebody else computes (runtime/leap) ----------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether a launch would begin at once."""
+        return self._running is None and not self._queue and not self._closed and self._lost is None
+
+    def begin(self, work: Work) -> Ticket:
+        """A launch is under way until `leave` or `resume`. Only when idle."""
+        ticket = self._ticket(work)
+        self._running = _Launch(ticket, work, (), None)
+        return ticket
+
+    def leapt(self, launches: int) -> None:
+        """So many more were launched, one behind the other."""
+        self._seq += launches
+
+    def leave(self) -> None:
+        """They are done, and who launched them knows it."""
+        self._next()
+
+    def resume(self, ticket: Ticket, work: Work, due_ns: int) -> None:
+        """It is not so simple any more: it goes on as any launch of `work` that is computed at `due_ns`."""
+        ticket.work = work
+        launch = self._running = _Launch(ticket, work, (), None)
+        if due_ns == self._time.now_ns():
+            self._compute(launch)
+        else:
+            self._time.at(due_ns, lambda: self._compute(launch))
+
+    # -- one after the other ------------------------------------------------------------------------------------------
+
     def _ticket(self, work: Work | Copy) -> Ticket:
         self._seq += 1
         return Ticket(seq=self._seq, work=work, launched_ns=self._time.now_ns())

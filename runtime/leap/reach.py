@@ -5,33 +5,31 @@ blocks. Who waits is only asked as the scheduler asks: the head of the queue, an
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from runtime.engine import Engine
+from runtime.leap.leapt import Leapt
 from runtime.memory.kv.paged import PagedPool
-from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 
 AHEAD = 16
 """Steps for which the head's room is looked at one by one; more are seldom leapt over while somebody waits."""
 
 
-def decode_only(engine: Engine, limits: Limits, running: Sequence[Request]) -> bool:
-    """Whether nothing is in flight or planned, and each who runs has one token to compute and will draw the next."""
-    if not running or engine._flight is not None or engine._due or engine.fatal or len(running) > limits.token_budget:
-        return False
-    for one in running:
-        # A prompt with one token left also has 1 remaining, but its first answer is an event of its own.
-        if one.computed != len(one.tokens) - 1 or one.first_ns is None or one.copying is not None:
-            return False
-        if one.submit.stop_tokens or one.submit.model_key:
-            return False
-    return True
+def steps_behind(going: Leapt, scheduler: Scheduler, pool: PagedPool, limits: Limits, fresh: bool) -> int:
+    """How many steps may follow the first, in which each row is computed to its end. `fresh`: some prompt is."""
+    rows, size = going.rows, pool.block_tokens
+    most = min(min(going.rooms), min(going.left)) - 1
+    if most <= 0 or len(rows) != len(scheduler.running) or len(rows) > limits.token_budget:
+        return 0
+    # What is full in step 1 may let somebody in, and decodes of later steps come in order of rank.
+    if fresh and (scheduler.waiting or any(one.rank > two.rank for one, two in pairwise(rows))):
+        return 0
+    spare = [len(one.blocks) * size - end for one, end in zip(rows, going.ends, strict=True)]
+    return nobody_enters(scheduler, pool, limits, spare, blocks_last(spare, most, size, pool.reclaimable))
 
 
-def blocks_last(pool: PagedPool, running: Sequence[Request], most: int) -> int:
-    """For how many of so many steps there are blocks."""
-    size, room = pool.block_tokens, pool.reclaimable
-    spare = [len(one.blocks) * size - one.computed for one in running]
+def blocks_last(spare: Sequence[int], most: int, size: int, room: int) -> int:
+    """For how many of so many steps there are blocks: `room` of them, and `spare` slots in each one's last block."""
     if _taken(spare, most, size) <= room:
         return most
     low, high = 0, most  # there are enough for `low` steps and not for `high`
@@ -44,8 +42,8 @@ def blocks_last(pool: PagedPool, running: Sequence[Request], most: int) -> int:
     return low
 
 
-def nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, most: int) -> int:
-    """For how many of so many steps who waits would not be let in, nor have anybody preempted."""
+def nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare: Sequence[int], most: int) -> int:
+    """For how many of so many steps behind the first who waits would not be let in, nor have anybody preempted."""
     running, waiting = scheduler.running, scheduler.waiting
     if not waiting or most == 0:
         return most
@@ -57,16 +55,9 @@ def nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, most: i
     # What is known of its beginning can only become less, but for a twin that is ahead of it and publishes.
     if head.generated and any(one.submit.prompt == head.submit.prompt for one in running):
         return 0
-    return _without_room(head, scheduler, pool, most)
-
-
-def _without_room(head: Request, scheduler: Scheduler, pool: PagedPool, most: int) -> int:
-    """Ask for its room before each step, until there is some."""
-    running, size = scheduler.running, pool.block_tokens
-    spare = [len(one.blocks) * size - one.computed for one in running]
     prospect = scheduler.prospect(head)
     for step in range(min(most, AHEAD)):
-        if prospect.fits(step, _taken(spare, step, size)):
+        if prospect.fits(step + 1, _taken(spare, step, pool.block_tokens)):
             return step
     return min(most, AHEAD)
 

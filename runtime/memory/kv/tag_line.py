@@ -28,14 +28,49 @@ class Table(list[int]):
     array: Ints
 
 
+class Foreseen:
+    """Lineage, tags and sums of a whole sequence, before all of its tokens have come: one pass over arrays for all."""
+
+    __slots__ = ("lineages", "parts", "sums", "tags", "tokens")
+
+    def __init__(self, tokens: list[int], block_tokens: int) -> None:
+        self.tokens = tokens
+        n = len(tokens)
+        self.lineages = _mix(flat_ints(tokens), np.arange(n)).cumsum()
+        blocks = -(-n // block_tokens)
+        padded: Words = np.zeros(blocks * block_tokens, np.uint64)
+        self.tags = padded[:n]
+        self.tags[:] = tags_of(self.lineages.copy())
+        parts = (padded.reshape(blocks, block_tokens) * np.arange(1, block_tokens + 1, dtype=np.uint64)).cumsum(axis=1)
+        self.parts: Words = parts.reshape(-1)[:n]
+        """By token: the weighted sum of its block up to it."""
+        self.sums: Words = np.ascontiguousarray(parts[:, -1])
+        """By block, of full ones."""
+
+    def lineage(self, tokens: int) -> int:
+        """The running hash of so many of them."""
+        return int(self.lineages[tokens - 1]) if tokens else 0
+
+
 class TagLine:
     """A request's own side: its lineage and block sums, from its own tokens, as far as they are computed.
 
     Tokens are only taken note of when they come. What they make is worked out when somebody asks, for all lines that he
-    asks about together: one by one, a decode step would work out 32 times one number.
+    asks about together: one by one, a decode step would work out 32 times one number. Or it was foreseen, and each that
+    comes is only compared.
     """
 
-    __slots__ = ("_blocks", "_fresh", "_generations", "_held", "_lineage", "_sums", "block_tokens", "tokens")
+    __slots__ = (
+        "_blocks",
+        "_foreseen",
+        "_fresh",
+        "_generations",
+        "_held",
+        "_lineage",
+        "_sums",
+        "block_tokens",
+        "tokens",
+    )
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
@@ -48,15 +83,29 @@ class TagLine:
         self._generations: list[int] = []
         self._held = np.zeros((2, 0), np.int64)
         """These two as arrays."""
+        self._foreseen: Foreseen | None = None
 
-    def extend(self, tokens: Sequence[int]) -> None:
+    def extend(self, tokens: list[int]) -> None:
         """`tokens` follow those already counted; their KV has been computed."""
+        end = self.tokens + len(tokens)
+        if self._foreseen is not None:
+            if tokens == self._foreseen.tokens[self.tokens : end]:
+                self.tokens = end
+                return
+            self._sums, self._lineage, self._foreseen = self.claimed(), self.lineage, None
         self._fresh += tokens
-        self.tokens += len(tokens)
+        self.tokens = end
+
+    def foresee(self, foreseen: Foreseen) -> None:
+        """Its tokens are those of `foreseen` so far, and may be as it goes on."""
+        self._foreseen = foreseen
+        self._fresh = []
 
     @property
     def lineage(self) -> int:
         """The running hash of all its tokens."""
+        if self._foreseen is not None:
+            return self._foreseen.lineage(self.tokens)
         if self._fresh:
             reckon((self,))
         return self._lineage
@@ -85,7 +134,13 @@ class TagLine:
 
     def claimed(self) -> Words:
         """Per block, what its tokens make of it. Reckon first."""
-        return self._sums[: -(-self.tokens // self.block_tokens)]
+        blocks = -(-self.tokens // self.block_tokens)
+        if self._foreseen is None:
+            return self._sums[:blocks]
+        sums = self._foreseen.sums[:blocks].copy()
+        if blocks:
+            sums[-1] = self._foreseen.parts[self.tokens - 1]
+        return sums
 
     def _add(self, first: int, parts: Words) -> None:
         end = first + len(parts)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.tag_line import Table, TagLine, Words, claim, lineages_of, tags_of
+from runtime.memory.kv.tag_line import Table, TagLine, Words, lineages_of, tags_of
 
 __all__ = ["TagLine", "TagPlane"]
 
@@ -61,6 +61,11 @@ class TagPlane:
         """[blocks, block_tokens]: the tags themselves, for whoever moves K and V and must move these with them."""
         return self._tags
 
+    @property
+    def slots(self) -> Words:
+        """The same, flat."""
+        return self._flat_tags
+
     def resum(self, blocks: Sequence[int]) -> None:
         """Tags of `blocks` came by a copy and not by a launch: make their sums of what lies there now."""
         at = np.asarray(blocks, dtype=np.int64)
@@ -100,8 +105,11 @@ class TagPlane:
         if any(deep):
             at = np.flatnonzero(np.repeat(deep, counts))
             found[at] = (self._tags[blocks[at]] * self._weights).sum(axis=1, dtype=np.uint64)
-        self._cut_tails(found, blocks, tokens, counts)
-        other = found != np.concatenate(sums)
+        claimed = np.concatenate(sums)
+        other = found != claimed
+        if other.any():
+            self._cut_tails(found, blocks, tokens, counts)
+            other = found != claimed
         if not (given_away.any() or other.any()):
             return ()
         rows = np.repeat(np.arange(len(counts)), counts)
@@ -117,7 +125,8 @@ class TagPlane:
         )
 
     def _cut_tails(self, found: Words, blocks: Ints, tokens: Sequence[int], counts: Sequence[int]) -> None:
-        """Sum only the claimed slots of part-full last blocks: a failed launch may have stamped those behind them."""
+        """Sum only the claimed slots of part-full last blocks: a failed launch may have stamped those behind them. As
+        long as none has, they hold nothing, and the sums are equal as they are."""
         size, lasts, used, at = self.block_tokens, [], [], -1
         for n, count in zip(tokens, counts, strict=True):
             at += count
@@ -127,25 +136,18 @@ class TagPlane:
         if lasts:
             found[lasts] = (self._tags[blocks[lasts]] * self._parts[used]).sum(axis=1, dtype=np.uint64)
 
+    def holds(self, blocks: Ints, generations: Ints, sums: Words) -> bool:
+        """Whether each of `blocks` is still of this generation and has this sum, as it is kept."""
+        return bool((self._generations[blocks] == generations).all() and (self._sums[blocks] == sums).all())
+
+    def holds_deep(self, blocks: Ints, sums: Words) -> bool:
+        """The same of sums, every slot read."""
+        return bool(((self._tags[blocks] * self._weights).sum(axis=1, dtype=np.uint64) == sums).all())
+
     def stamp(self, work: Work) -> None:
         """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""
         lineages = np.asarray(work.lineages, np.uint64)
         self._put(tags_of(lineages_of(work.token_ids, work.positions, work.row_starts, lineages)), work.slots)
-
-    def leap(self, lines: Sequence[TagLine], tokens: Ints, positions: Ints, slots: Ints, steps: int) -> None:
-        """Stamp `steps` tokens of each line, row after row, as if launch by launch, and let the lines claim them. The
-        tags are worked out once for both sides; where they go is not: here by slots, there by positions."""
-        row_starts = np.arange(0, len(tokens) + 1, steps)
-        lineages = np.asarray([line._lineage for line in lines], np.uint64)
-        running = lineages_of(tokens, positions, row_starts, lineages)
-        after = running[row_starts[1:] - 1].tolist()
-        tags = tags_of(running)
-        self._put(tags, slots)
-        claim(lines, tags, positions, row_starts)
-        for line, lineage in zip(lines, after, strict=True):
-            assert not line._fresh, "reckon before a leap"
-            line.tokens += steps
-            line._lineage = lineage
 
     def _put(self, tags: Words, slots: Ints) -> None:
         if int(slots.max()) >= self._flat_tags.size:

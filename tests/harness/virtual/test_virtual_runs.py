@@ -8,8 +8,9 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
 from harness.virtual.world import World
-from runtime.core.work import Sampled, Work
-from runtime.device.keyed import KeyedModel
+from runtime.leap import Scripts
 from runtime.memory.kv.paged import PagedPool
+from runtime.scheduling.request import Request
 
 ROOT = Path(__file__).parents[3]
 SMALL = """
@@ -202,15 +203,16 @@ def test_a_pool_that_gives_a_block_twice_is_seen_by_the_tags(tmp_path: Path, mon
 def test_kv_damaged_behind_the_back_of_the_tags_is_seen_in_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_well, calls = KeyedModel.run, itertools.count()
+    write, calls = Scripts.write, itertools.count()
 
-    def damage(model: KeyedModel, work: Work) -> tuple[Sampled | None, ...]:
-        sampled = run_well(model, work)
+    def damage(scripts: Scripts, request: Request, blocks: Sequence[int], *what: Any) -> list[int]:
+        written = write(scripts, request, blocks, *what)
         if next(calls) % 5 == 4:
-            model._kv[work.slots[-1]] = 12345
-        return sampled
+            size = scripts._plane.block_tokens
+            scripts._model.slots[written[-1] * size + (what[-1] - 1) % size] = 12345
+        return written
 
-    monkeypatch.setattr(KeyedModel, "run", damage)
+    monkeypatch.setattr(Scripts, "write", damage)
     found = judges(small(tmp_path, CALM))
     assert (found["tokens"], found["invariants"]) == ("FAIL", "PASS")
 

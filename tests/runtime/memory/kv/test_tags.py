@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 
 from runtime.core.work import Claim, Work
-from runtime.memory.kv.tag_line import reckon
+from runtime.memory.kv.tag_line import Foreseen, reckon
 from runtime.memory.kv.tags import TagLine, TagPlane
 
 SIZE = 4
@@ -133,34 +133,34 @@ def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
     assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
 
 
-@given(st.lists(prompts, min_size=1, max_size=4), st.integers(1, 12), st.data())
-def test_a_leap_stamps_and_claims_what_single_launches_would(rows, steps, data):
-    fresh = [data.draw(st.lists(st.integers(0, 1000), min_size=steps, max_size=steps)) for _ in rows]
-    tables = [list(range(at * 15, at * 15 + 15)) for at in range(len(rows))]
-    leapt, single = TagPlane(64, SIZE), TagPlane(64, SIZE)
-    lines, others = [], []
-    for plane, kept in ((leapt, lines), (single, others)):
-        for tokens, table in zip(rows, tables, strict=True):
-            line = TagLine(SIZE)
-            plane.hand_out(table)
-            plane.stamp(work(tokens, 0, table, 0))
-            line.extend(tokens)
-            kept.append(line)
-    reckon(lines)
-    places = np.array([len(tokens) + np.arange(steps) for tokens in rows])
-    slots = np.array(
-        [[table[p // SIZE] * SIZE + p % SIZE for p in at] for table, at in zip(tables, places, strict=True)]
-    )
-    leapt.leap(lines, np.array(fresh).ravel(), places.ravel(), slots.ravel(), steps)
-    for line, tokens, table, more in zip(others, rows, tables, fresh, strict=True):
-        for at, token in enumerate(more):
-            single.stamp(work([token], len(tokens) + at, table, line.lineage))
-            line.extend([token])
-    assert leapt.rows.tolist() == single.rows.tolist()
-    assert leapt._sums.tolist() == single._sums.tolist()
-    assert [(one.tokens, one.lineage, list(one.sums)) for one in lines] == [
-        (one.tokens, one.lineage, list(one.sums)) for one in others
-    ]
+@given(prompts, prompts, prompts, st.integers(0, 3))
+def test_what_is_foreseen_is_what_is_reckoned_and_given_up_for_another_token(known, then, other, held):
+    foreseen = Foreseen(known + then, SIZE)
+    for tokens in (then, other):
+        line, plain = TagLine(SIZE), TagLine(SIZE)
+        line.extend(known[:held])
+        line.foresee(foreseen)
+        plain.extend(known[:held])
+        for part in (known[held:], tokens[:1], tokens[1:]):
+            line.extend(part)
+            plain.extend(part)
+            assert (line.tokens, line.lineage, list(line.sums)) == (plain.tokens, plain.lineage, list(plain.sums))
+
+
+@given(prompts)
+def test_foreseen_tags_are_those_that_a_launch_stamps(tokens):
+    plane, foreseen = TagPlane(64, SIZE), Foreseen(tokens, SIZE)
+    table = plane.hand_out(list(range(20))) and list(range(20))
+    plane.stamp(work(tokens, 0, table, 0))
+    assert plane.slots[: len(tokens)].tolist() == foreseen.tags.tolist()
+    blocks = np.arange(len(foreseen.sums))
+    assert plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
+    assert plane.holds_deep(blocks, foreseen.sums)
+    plane.rows[0, 0] += 1
+    assert plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
+    assert not plane.holds_deep(blocks, foreseen.sums)
+    plane.resum([0])
+    assert not plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
 
 
 def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():

@@ -1,0 +1,86 @@
+"""What the steps of a leap do to those who are in it: tokens, blocks, counters, KV and tags."""
+
+from collections.abc import Sequence
+
+from runtime.core.work import Sampled
+from runtime.engine import Engine
+from runtime.leap.leapt import Leapt
+from runtime.leap.news import News
+from runtime.leap.script import Scripts
+from runtime.memory.kv.paged import PagedPool
+
+
+class Effects:
+    """Of one engine. Each call is for the steps behind those that are done, up to `done`."""
+
+    def __init__(self, engine: Engine, pool: PagedPool, scripts: Scripts, news: News) -> None:
+        self._engine = engine
+        self._pool = pool
+        self._scripts = scripts
+        self._news = news
+
+    def tell(self, going: Leapt, done: int, special: Sequence[int]) -> None:
+        """Tokens for requests and their clients; of the special rows the last one is not told here."""
+        first = going.done
+        told = [going.drawn(row, first, done) for row in range(len(going.rows))]
+        for request, tokens in zip(going.rows, told, strict=True):
+            request.tokens += tokens
+        for row in special:
+            told[row].pop()
+        drawn = {row: self._drawn(going, row, first, first + len(told[row])) for row in going.with_logprobs}
+        self._news.leapt(going.names, going.ends_ns[first:done], told, drawn)
+
+    def _drawn(self, going: Leapt, row: int, first: int, last: int) -> list[Sampled]:
+        request, script, end = going.rows[row], going.scripts[row], going.ends[row]
+        return [self._scripts.sampled(request, script, end - 1 + step) for step in range(first, last)]
+
+    def fill(self, going: Leapt, done: int, last: int) -> None:
+        """What is full in the steps up to `done` is published, and who needs a block in those up to `last` is given
+        one."""
+        size, publish = self._pool.block_tokens, self._engine._scheduler.publish
+        for step, rows in going.edges(going.done, done, size):
+            full = [going.rows[row] for row in rows]
+            for row, request in zip(rows, full, strict=True):
+                request.computed = going.ends[row] + step - 1
+                publish(request)
+            if step <= last:
+                for one in full:
+                    if one.computed >= len(one.blocks) * size:
+                        one.give(*self._pool.take(one.id, 1, group=one.submit.group, phase="decode"))
+                self._news.marked(going.ends_ns[step - 1])
+
+    def count(self, going: Leapt, done: int) -> None:
+        steps, engine = done - going.done, self._engine
+        if going.done == 0:
+            self._first(going)
+        for request, end in zip(going.rows, going.ends, strict=True):
+            request.computed = end + done - 1
+            request.launches += steps
+        engine._generation_tokens += (steps - 1) * len(going.rows) + sum(going.samples)
+        engine._progress_ns = going.ends_ns[done - 1]
+
+    def _first(self, going: Leapt) -> None:
+        """Of step 1, what it is for prompts."""
+        engine, end_ns = self._engine, going.ends_ns[0]
+        engine._scheduler.learn(going.batch, end_ns - going.ticket.launched_ns)
+        for request, first, end in zip(going.rows, going.firsts, going.ends, strict=True):
+            prompt = len(request.submit.prompt)
+            if end - first == 1 and first >= prompt:
+                continue
+            request.doubted = first < prompt <= end
+            if end >= prompt and request.first_ns is None:
+                request.first_ns = end_ns
+            if end == prompt:
+                engine._prompt_tokens += prompt
+
+    def settle(self, going: Leapt, done: int) -> None:
+        """Write KV and tags of the steps up to this one, and let the requests claim them."""
+        if done == going.settled:
+            return
+        written: list[int] = []
+        for row, (request, script) in enumerate(zip(going.rows, going.scripts, strict=True)):
+            first, end = going.fed(row, going.settled, done)
+            written += self._scripts.write(request, request.blocks, script, first, end)
+            request.line.extend(script.tokens[first:end])
+        self._pool.plane.resum(written)
+        going.settled = done
