@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,11 +20,12 @@ import numpy as np
 
 from runtime.core.work import Work
 from runtime.device.keyed import scramble_one
+from runtime.device.stretch import FLOOR_NS as FLOOR_NS
+from runtime.device.stretch import STEPS_MAX, Curve, Jitter, curve_of, jittered
 
 DEFAULT = "cpu-default"
-_REMEMBERED_MAX = 20_000
-FLOOR_NS = 1_000
-"""No launch is quicker, so two launches never share a stamp."""
+_CURVES_MAX = 1_000
+"""Of 4 KiB each."""
 
 
 class Costs(Protocol):
@@ -65,14 +67,17 @@ class CostTable:
         assert all(len(row) == len(self.decode_context) for row in self.decode_ns), "decode_ns is not a grid"
         assert 0 <= self.jitter < 1, f"jitter {self.jitter} is a share below 1"
 
-    def launch_cost_ns(self, prompt_tokens: int, decode_rows: int, context: int) -> int:
-        """A launch with so many prompt tokens, and decode rows with `context` tokens of KV each, without jitter."""
+    def launch_cost_ns(
+        self, prompt_tokens: int, decode_rows: int, context: int, curve: Sequence[float] | None = None
+    ) -> int:
+        """A launch with so many prompt tokens, and decode rows with `context` tokens of KV each, without jitter.
+        `curve`: that of `decode_rows`, where it is known."""
         cost = float(self.launch_ns)
         if prompt_tokens:
             points = [tokens for tokens, _ in self.prefill]
             cost += _line(points, [ns for _, ns in self.prefill], prompt_tokens) - self.launch_ns
         if decode_rows:
-            cost += _line(self.decode_context, self.decode_curve(decode_rows), context) - self.launch_ns
+            cost += _line(self.decode_context, curve or self.decode_curve(decode_rows), context) - self.launch_ns
         return max(FLOOR_NS, round(cost))
 
     def decode_curve(self, rows: int) -> list[float]:
@@ -94,67 +99,71 @@ class Priced:
 
     def __init__(self, table: CostTable, seed: int) -> None:
         self.table = table
-        self._seed = scramble_one(seed & ((1 << 64) - 1))
-        self._decodes: dict[tuple[int, int], int] = {}
-        self._curves: dict[int, list[float]] = {}
+        self._jitter = Jitter(scramble_one(seed & ((1 << 64) - 1)), table.jitter)
+        self._measured: dict[int, list[float]] = {}
         """Of the table, by rows."""
+        self._curves: dict[tuple[int, int], Curve] = {}
+        """By rows, and context in steps of STEPS_MAX."""
 
     def cost_ns(self, work: Work) -> int:
         """See Costs."""
-        rows, tokens = work.rows, work.tokens
+        rows, tokens, starts = work.rows, work.tokens, work.row_starts
         if tokens == rows:
             return self.decode_ns(work.step, rows, int(work.context_lens.sum()))
-        decoding = np.diff(work.row_starts) == 1
-        decodes = int(decoding.sum())
+        decoding = starts[1:] - starts[:-1] == 1
+        decodes = int(np.count_nonzero(decoding))
         return self.mixed_ns(work.step, tokens - decodes, decodes, int(work.context_lens[decoding].sum()))
 
     def mixed_ns(self, step: int, prompt_tokens: int, decodes: int, context_sum: int) -> int:
         """A launch with so many tokens of prompts, and decode rows with so many tokens of KV in all once it is done."""
-        context = context_sum // decodes if decodes else 0
-        return self._jittered(step, self.table.launch_cost_ns(prompt_tokens, decodes, context))
+        context, measured_ns = (context_sum // decodes, self._measured_of(decodes)) if decodes else (0, None)
+        return self._jittered(step, self.table.launch_cost_ns(prompt_tokens, decodes, context, measured_ns))
 
     def decode_ns(self, step: int, rows: int, context_sum: int, at_ns: int | None = None) -> int:
         """A launch of decode rows only, with so many tokens of KV in all once it is done. It begins at `at_ns` (None:
         now)."""
-        key = (rows, context_sum // rows)
-        cost = self._decodes.get(key)
-        if cost is None:
-            if len(self._decodes) >= _REMEMBERED_MAX:
-                self._decodes.clear()
-            cost = self._decodes[key] = self._decode_cost_ns(*key)
-        return self._jittered(step, cost, at_ns)
+        cost = _line(self.table.decode_context, self._measured_of(rows), context_sum // rows)
+        return self._jittered(step, max(FLOOR_NS, round(cost)), at_ns)
 
     def decodes_ns(
         self, step: int, rows: int, context_sum: int, at_ns: int, most: int, until_ns: int | None, late_ns: int
     ) -> list[int]:
-        """When decode launches of the same rows end, the first of them at `at_ns`, one behind the other: up to `most`,
-        or the first that ends after `until_ns`, and none that takes `late_ns` or longer."""
-        ends = []
-        for at in range(most):
-            cost_ns = self.decode_ns(step + at, rows, context_sum + at * rows, at_ns)
-            if cost_ns >= late_ns:
-                break
-            at_ns += cost_ns
-            ends.append(at_ns)
-            if until_ns is not None and at_ns > until_ns:
-                break
-        return ends
+        """When decode launches of the same rows end, the first of them at `at_ns`, one behind the other: up to `most`
+        (STEPS_MAX at most), or the first that ends after `until_ns`, and none that takes `late_ns` or longer."""
+        context = context_sum // rows
+        curve = self._curve(rows, context)
+        if until_ns is not None:
+            most = min(most, max(0, until_ns - at_ns) // curve.least + 1)
+        at = context - curve.first
+        costs_ns = jittered(curve.costs[at : at + most], self._jitter.factors(step, most))
+        if curve.most >= late_ns:
+            late = np.flatnonzero(costs_ns >= late_ns)
+            costs_ns = costs_ns[: late[0]] if len(late) else costs_ns
+        ends = list(accumulate(costs_ns.astype(np.int64).tolist(), initial=at_ns))[1:]
+        return ends if until_ns is None else ends[: bisect_right(ends, until_ns) + 1]
 
-    def _decode_cost_ns(self, rows: int, context: int) -> int:
-        """`launch_cost_ns` of decode rows only, with what depends on rows alone remembered."""
-        curve = self._curves.get(rows)
+    def _curve(self, rows: int, context: int) -> Curve:
+        key = (rows, context // STEPS_MAX)
+        curve = self._curves.get(key)
         if curve is None:
-            curve = self._curves[rows] = self.table.decode_curve(rows)
-        return max(FLOOR_NS, round(_line(self.table.decode_context, curve, context)))
+            if len(self._curves) >= _CURVES_MAX:
+                self._curves.clear()
+            measured_ns, first = self._measured_of(rows), key[1] * STEPS_MAX
+            curve = self._curves[key] = curve_of(self.table.decode_context, measured_ns, first, self.table.jitter)
+        return curve
+
+    def _measured_of(self, rows: int) -> list[float]:
+        measured_ns = self._measured.get(rows)
+        if measured_ns is None:
+            measured_ns = self._measured[rows] = self.table.decode_curve(rows)
+        return measured_ns
 
     def copy_ns(self, seq: int, blocks: int) -> int:
         """See Costs."""
         return self._jittered(seq, self.table.launch_ns + blocks * self.table.copy_block_ns)
 
     def _jittered(self, step: int, cost_ns: int, at_ns: int | None = None) -> int:
-        # One multiply of the step's number: no stream of chance that another draw could shift.
-        unit = ((step * 0x9E3779B97F4A7C15 + self._seed) >> 11 & ((1 << 53) - 1)) * 2.0**-52 - 1.0
-        return max(FLOOR_NS, round(cost_ns * (1.0 + self.table.jitter * unit)))
+        return max(FLOOR_NS, round(cost_ns * self._jitter.factor(step)))
 
 
 class Slowing(Priced):
@@ -165,6 +174,21 @@ class Slowing(Priced):
         super().__init__(table, seed)
         self._now_ns = now_ns
         self._growth = math.log1p(share) / over_ns
+
+    def decodes_ns(
+        self, step: int, rows: int, context_sum: int, at_ns: int, most: int, until_ns: int | None, late_ns: int
+    ) -> list[int]:
+        """See Priced. One by one: what a launch costs depends on when those before it end."""
+        ends: list[int] = []
+        for at in range(most):
+            cost_ns = self.decode_ns(step + at, rows, context_sum + at * rows, at_ns)
+            if cost_ns >= late_ns:
+                break
+            at_ns += cost_ns
+            ends.append(at_ns)
+            if until_ns is not None and at_ns > until_ns:
+                break
+        return ends
 
     def _jittered(self, step: int, cost_ns: int, at_ns: int | None = None) -> int:
         # A launch is priced by the moment at which it begins, leapt over or not.
