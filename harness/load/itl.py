@@ -24,19 +24,25 @@ class Window:
     def __init__(self, start_ns: int, width_ns: int = 10_000_000_000) -> None:
         self.start_ns = start_ns
         self.width_ns = width_ns
-        self._counts: dict[tuple[str, int], int] = {}
+        self._counts: dict[str, dict[int, int]] = {}
+        """By load, and lower edge in units."""
 
     def add(self, load: str, gap_ns: int, n: int = 1) -> None:
         """`n` gaps of this length."""
-        key = (load, bucket(gap_ns))
-        self._counts[key] = self._counts.get(key, 0) + n
+        self.add_all(load, (gap_ns,), n)
 
     def add_all(self, load: str, gaps_ns: Iterable[int], n: int) -> None:
         """`n` gaps of each of these lengths."""
-        counts = self._counts
-        for gap_ns in gaps_ns:
-            key = (load, bucket(gap_ns))
-            counts[key] = counts.get(key, 0) + n
+        counts = self._counts.get(load)
+        if counts is None:
+            counts = self._counts[load] = {}
+        for gap_ns in gaps_ns:  # `bucket`, without a call: it is done for each token of a run
+            assert gap_ns >= 0, f"a gap of {gap_ns} ns: the clock is not monotonic"
+            units = gap_ns // UNIT_NS
+            shift = units.bit_length() - _BITS
+            if shift > 0:
+                units = units >> shift << shift
+            counts[units] = counts.get(units, 0) + n
 
     def turn(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
         """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.
@@ -57,4 +63,8 @@ class Window:
         start_ns, counts = self.start_ns, self._counts
         width_ns = now_ns - start_ns if cut else (now_ns - start_ns) // self.width_ns * self.width_ns
         self.start_ns, self._counts = start_ns + width_ns, {}
-        return [(start_ns, width_ns, load, "itl", edge, n) for (load, edge), n in sorted(counts.items())]
+        return [
+            (start_ns, width_ns, load, "itl", units * UNIT_NS, n)
+            for load, found in sorted(counts.items())
+            for units, n in sorted(found.items())
+        ]

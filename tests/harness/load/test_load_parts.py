@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,23 @@ def test_a_window_counts_by_load_and_starts_afresh() -> None:
     assert (rows[0]["t_ns"], rows[0]["width_ns"]) == (0, 10 * SECOND)
     window.add("chat", 1_000)
     assert [(row["t_ns"], row["width_ns"]) for row in window.turn(12 * SECOND, cut=True)] == [(10 * SECOND, 2 * SECOND)]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 10**11)), st.integers(1, 3)), max_size=8))
+def test_a_window_counts_each_gap_in_its_own_bucket(told: list[tuple[str, list[int], int]]) -> None:
+    window, counted = Window(0), Counter[tuple[str, int]]()
+    for load, gaps_ns, n in told:
+        window.add_all(load, gaps_ns, n)
+        for gap_ns in gaps_ns:
+            window.add(load, gap_ns)
+            counted[load, bucket(gap_ns)] += n + 1
+    rows = window.turn_rows(SECOND, cut=True)
+    assert rows == [(0, SECOND, load, "itl", edge, n) for (load, edge), n in sorted(counted.items())]
+
+
+def test_a_gap_is_never_negative() -> None:
+    with pytest.raises(AssertionError, match="not monotonic"):
+        Window(0).add_all("chat", [5, -1], 1)
 
 
 def test_a_window_that_is_cut_keeps_nothing_for_the_next_one() -> None:
