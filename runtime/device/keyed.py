@@ -69,15 +69,15 @@ class KeyedModel:
         """The same, flat: what the KV holds in each slot."""
         return self._kv
 
-    def foresee(self, prompt: Words, answer: int) -> tuple[Words, list[int]]:
-        """What the KV of a healthy sequence will hold: one word for each token that is fed, its `prompt` and all but
-        the last of `answer` tokens that the model says; and these."""
-        places = np.arange(len(prompt) + answer)
-        states = np.empty(len(places) - 1, np.uint64)
-        said = places[len(prompt) :]
-        np.cumsum(mix(prompt, places[: len(prompt)]), out=states[: len(prompt)])
-        states[len(prompt) :] = states[len(prompt) - 1] + _squares(said[:1], said[1:])
-        return states, following(states[len(prompt) - 1 :], self._key).tolist()
+    def foresee(self, prompt: Words, answer: int) -> tuple[Words, Ints]:
+        """What the KV of a healthy sequence will hold: one word for each token that is fed, its `prompt` (none of them
+        SAID or above) and all but the last of `answer` tokens that the model says; and these."""
+        n = len(prompt)
+        places = np.arange(n + answer)
+        states = np.empty(n + answer - 1, np.uint64)
+        np.cumsum(mix(prompt, places[:n]), out=states[:n])
+        states[n:] = states[n - 1] + _squares(places[n : n + 1], places[n + 1 :])
+        return states, following(states[n - 1 :], self._key)
 
     def sampled(self, state: int) -> Sampled:
         """The token that follows `state`, with log probabilities."""

@@ -22,9 +22,12 @@ class Effects:
     def tell(self, going: Leapt, done: int, special: Sequence[int]) -> None:
         """Tokens for requests and their clients; of the special rows the last one is not told here."""
         first = going.done
-        told = [going.drawn(row, first, done) for row in range(len(going.rows))]
-        for request, tokens in zip(going.rows, told, strict=True):
+        told: list[list[int]] = []
+        for request, script, end, sampled in zip(going.rows, going.scripts, going.ends, going.samples, strict=True):
+            tokens = script.tokens[end + first : end + done] if sampled else []
             request.tokens += tokens
+            script.told(len(request.tokens))
+            told.append(tokens)
         for row in special:
             told[row].pop()
         drawn = {row: self._drawn(going, row, first, first + len(told[row])) for row in going.with_logprobs}
@@ -78,9 +81,9 @@ class Effects:
         if done == going.settled:
             return
         written: list[int] = []
-        for row, (request, script) in enumerate(zip(going.rows, going.scripts, strict=True)):
-            first, end = going.fed(row, going.settled, done)
-            written += self._scripts.write(request, request.blocks, script, first, end)
-            request.line.extend(script.tokens[first:end])
+        step, write = going.settled, self._scripts.write
+        for request, script, first, end in zip(going.rows, going.scripts, going.firsts, going.ends, strict=True):
+            written += write(request, request.blocks, script, end + step - 1 if step else first, end + done - 1)
+            request.line.reach(end + done - 1)
         self._pool.plane.resum(written)
         going.settled = done

@@ -78,12 +78,3 @@ class Leapt:
                 found.setdefault(step, []).append(row)
                 step += size
         return sorted(found.items())
-
-    def drawn(self, row: int, first: int, last: int) -> list[int]:
-        """What is drawn in the steps behind `first` up to `last`."""
-        at = self.ends[row]
-        return self.scripts[row].tokens[at + first : at + last] if self.samples[row] else []
-
-    def fed(self, row: int, first: int, last: int) -> tuple[int, int]:
-        """Places of the tokens that are fed in the steps behind `first` up to `last`."""
-        return (self.ends[row] + first - 1 if first else self.firsts[row]), self.ends[row] + last - 1

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.core.work import Sampled
-from runtime.device.keyed import SAID, KeyedModel
-from runtime.memory.kv.tag_line import Foreseen
+from runtime.device.keyed import KeyedModel
+from runtime.memory.kv.tag_line import Foreseen, Words
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Phase, Request
 
@@ -25,13 +25,16 @@ _FEW = 64
 class Script:
     """Of one request, up to the last token that it may get. The last of all is drawn and never fed."""
 
-    __slots__ = ("_checked", "foreseen", "states", "tokens")
+    __slots__ = ("_checked", "foreseen", "parts", "states", "sums", "tags", "tokens")
 
-    def __init__(self, prompt: Sequence[int], limit: int, model: KeyedModel, block_tokens: int) -> None:
-        fed = np.frombuffer(bytes(prompt), np.uint8).astype(np.uint64)
-        self.states, answer = model.foresee(fed, limit - len(prompt))
-        self.tokens = [*prompt, *answer]
-        self.foreseen = Foreseen(self.tokens[:-1], block_tokens)
+    def __init__(self, prompt: bytes, limit: int, model: KeyedModel, block_tokens: int) -> None:
+        fed: Words = np.empty(limit - 1, np.uint64)
+        fed[: len(prompt)] = np.frombuffer(prompt, np.uint8)
+        self.states, answer = model.foresee(fed[: len(prompt)], limit - len(prompt))
+        fed[len(prompt) :] = answer[:-1]
+        self.tokens = [*prompt, *answer.tolist()]
+        self.foreseen = Foreseen(self.tokens, fed, block_tokens)
+        self.tags, self.parts, self.sums = self.foreseen.tags, self.foreseen.parts, self.foreseen.sums
         self._checked = 0
 
     def holds(self, request: Request) -> bool:
@@ -44,6 +47,10 @@ class Script:
         request.line.foresee(self.foreseen)
         return True
 
+    def told(self, tokens: int) -> None:
+        """So many of the request's tokens are taken from here."""
+        self._checked = tokens
+
 
 class Scripts:
     """Those of all who are inside."""
@@ -52,6 +59,8 @@ class Scripts:
         self._model = model
         self._plane = plane
         self._size = plane.block_tokens
+        self._kv, self._tags = model.slots, plane.slots
+        self._offsets = np.arange(self._size)
         self._of: dict[str, tuple[Request, Script | None]] = {}
 
     def of(self, request: Request) -> Script | None:
@@ -71,61 +80,61 @@ class Scripts:
         """The token that follows the one at this place."""
         if request.submit.sampling.logprobs is not None:
             return self._model.sampled(int(script.states[at]))
-        return self._model.plain[script.tokens[at + 1]]
+        plain: Sampled = self._model.plain[script.tokens[at + 1]]
+        return plain
 
     def intact(self, rows: Sequence[Request], scripts: Sequence[Script]) -> bool:
         """Whether every block that these will read holds what they claim, and the last slot of each what the model is
         to go on from."""
         size = self._size
-        tables, generations, sums, slots, states, deep = [], [], [], [], [], []
+        held, sums, slots, states, deep = [], [], [], [], []
         for request, script in zip(rows, scripts, strict=True):
             n = request.computed
             if not n:
                 continue
-            blocks, part = divmod(n, size)
-            sums.append(script.foreseen.sums[:blocks])
+            blocks, part = n // size, n % size
+            sums.append(script.sums[:blocks])
             if part:
-                sums.append(script.foreseen.parts[n - 1 : n])
+                sums.append(script.parts[n - 1 : n])
                 blocks += 1
-            held = request.line.held(request.blocks, request.generations)
-            table = held[0, :blocks]
-            tables.append(table)
-            generations.append(held[1, :blocks])
-            slots.append(request.blocks[blocks - 1] * size + (n - 1) % size)
+            table = request.blocks
+            view = request.line.held(table, request.generations)
+            held.append(view if len(table) == blocks else view[:, :blocks])
+            slots.append(table[blocks - 1] * size + (n - 1) % size)
             states.append(script.states[n - 1 : n])
             if request.doubted:
-                deep.append((table, sums[-1 - bool(part) :]))
-        if not tables:
+                deep.append((held[-1][0], sums[-1 - bool(part) :]))
+        if not held:
             return True
-        plane = self._plane
-        joined = np.concatenate(sums)
-        if not plane.holds(np.concatenate(tables), np.concatenate(generations), joined):
+        joined = np.concatenate(held, axis=1)
+        if not self._plane.holds(joined[0], joined[1], np.concatenate(sums)):
             return False
-        if not np.array_equal(self._model.slots[slots], np.concatenate(states)):
+        if np.count_nonzero(self._model.slots[slots] != np.concatenate(states)):
             return False
-        return all(plane.holds_deep(table, np.concatenate(parts)) for table, parts in deep)
+        return all(self._plane.holds_deep(table, np.concatenate(parts)) for table, parts in deep)
 
     def write(self, request: Request, blocks: Sequence[int], script: Script, first: int, end: int) -> list[int]:
         """KV and tags of its tokens from place `first` up to `end`; returns the blocks, whose sums are to be made."""
-        size, states, tags = self._size, script.states, script.foreseen.tags
-        kv, plane = self._model.slots, self._plane.slots
-        touched = list(blocks[first // size : (end - 1) // size + 1])
-        if len(touched) > 2:
-            slots = (np.asarray(touched)[:, None] * size + np.arange(size)).ravel()
-            slots = slots[first % size : first % size + end - first]
-            kv[slots] = states[first:end]
-            plane[slots] = tags[first:end]
-            return touched
-        for block in touched:
-            edge = min(end, first - first % size + size)
-            slot = block * size + first % size
-            kv[slot : slot + edge - first] = states[first:edge]
-            plane[slot : slot + edge - first] = tags[first:edge]
-            first = edge
+        size, kv, plane = self._size, self._kv, self._tags
+        at, last = first // size, (end - 1) // size
+        if at == last:
+            slot, stop = (blocks[at] - at) * size + first, (blocks[at] - at) * size + end
+            kv[slot:stop] = script.states[first:end]
+            plane[slot:stop] = script.tags[first:end]
+            return [blocks[at]]
+        touched = list(blocks[at : last + 1])
+        slots = (np.asarray(touched)[:, None] * size + self._offsets).ravel()[first - at * size : end - at * size]
+        kv[slots] = script.states[first:end]
+        plane[slots] = script.tags[first:end]
         return touched
 
     def _written(self, request: Request) -> Script | None:
         submit = request.submit
-        if submit.stop_tokens or submit.model_key or max(submit.prompt) >= SAID:
+        if submit.stop_tokens or submit.model_key:
             return None
-        return Script(submit.prompt, request.limit, self._model, self._size)
+        try:
+            prompt = bytes(submit.prompt)
+        except ValueError:
+            return None
+        # What only the model says is no prompt: `foresee` would take it for a letter of somebody else.
+        return Script(prompt, request.limit, self._model, self._size) if prompt.isascii() else None

@@ -33,18 +33,20 @@ class Foreseen:
 
     __slots__ = ("lineages", "parts", "sums", "tags", "tokens")
 
-    def __init__(self, tokens: list[int], block_tokens: int) -> None:
+    def __init__(self, tokens: list[int], words: Words, block_tokens: int) -> None:
+        """`words` are the tokens as an array, which is used up."""
         self.tokens = tokens
-        n = len(tokens)
-        self.lineages = _mix(flat_ints(tokens), np.arange(n)).cumsum()
+        n = len(words)
+        self.lineages = _mixed(words, np.arange(n)).cumsum()
         blocks = -(-n // block_tokens)
-        padded: Words = np.zeros(blocks * block_tokens, np.uint64)
-        self.tags = padded[:n]
-        self.tags[:] = tags_of(self.lineages.copy())
-        parts = (padded.reshape(blocks, block_tokens) * np.arange(1, block_tokens + 1, dtype=np.uint64)).cumsum(axis=1)
+        padded: Words = np.zeros((blocks, block_tokens), np.uint64)
+        self.tags = padded.reshape(-1)[:n]
+        self.tags[:] = self.lineages
+        tags_of(self.tags)
+        parts = (padded * np.arange(1, block_tokens + 1, dtype=np.uint64)).cumsum(axis=1)
         self.parts: Words = parts.reshape(-1)[:n]
         """By token: the weighted sum of its block up to it."""
-        self.sums: Words = np.ascontiguousarray(parts[:, -1])
+        self.sums: Words = parts[:, -1].copy()
         """By block, of full ones."""
 
     def lineage(self, tokens: int) -> int:
@@ -68,6 +70,7 @@ class TagLine:
         "_held",
         "_lineage",
         "_sums",
+        "_view",
         "block_tokens",
         "tokens",
     )
@@ -81,8 +84,8 @@ class TagLine:
         self._sums: Words = _NOTHING
         self._blocks: list[int] = []
         self._generations: list[int] = []
-        self._held = np.zeros((2, 0), np.int64)
-        """These two as arrays."""
+        self._held = self._view = np.zeros((2, 0), np.int64)
+        """These two as arrays, with room for more, and without."""
         self._foreseen: Foreseen | None = None
 
     def extend(self, tokens: list[int]) -> None:
@@ -98,8 +101,13 @@ class TagLine:
 
     def foresee(self, foreseen: Foreseen) -> None:
         """Its tokens are those of `foreseen` so far, and may be as it goes on."""
-        self._foreseen = foreseen
-        self._fresh = []
+        if self._foreseen is not foreseen:
+            self._foreseen, self._fresh = foreseen, []
+
+    def reach(self, tokens: int) -> None:
+        """Those up to so many have been computed, and are what was foreseen."""
+        assert self._foreseen is not None, "nothing was foreseen"
+        self.tokens = tokens
 
     @property
     def lineage(self) -> int:
@@ -120,17 +128,21 @@ class TagLine:
     def held(self, blocks: list[int], generations: list[int]) -> Ints:
         """Its table and its generations as two arrays. They are made once and added to; what is not as it was is made
         afresh."""
+        if self._blocks == blocks and self._generations == generations:
+            return self._view
         was, now = len(self._blocks), len(blocks)
-        if self._blocks != blocks or self._generations != generations:
-            if self._blocks != blocks[:was] or self._generations != generations[:was]:
-                was = 0
-            if now > self._held.shape[1]:
-                held = np.zeros((2, now + 32), np.int64)
-                held[:, :was] = self._held[:, :was]
-                self._held = held
-            self._held[0, was:now], self._held[1, was:now] = blocks[was:], generations[was:]
-            self._blocks, self._generations = blocks.copy(), generations.copy()
-        return self._held[:, :now]
+        if self._blocks == blocks[:was] and self._generations == generations[:was]:
+            self._blocks += blocks[was:]
+            self._generations += generations[was:]
+        else:
+            was, self._blocks, self._generations = 0, blocks.copy(), generations.copy()
+        if now > self._held.shape[1]:
+            held = np.zeros((2, now + 32), np.int64)
+            held[:, :was] = self._held[:, :was]
+            self._held = held
+        self._held[0, was:now], self._held[1, was:now] = blocks[was:], generations[was:]
+        self._view = self._held[:, :now]
+        return self._view
 
     def claimed(self) -> Words:
         """Per block, what its tokens make of it. Reckon first."""
@@ -219,7 +231,10 @@ def lineages_of(tokens: Ints, positions: Ints, row_starts: Ints, lineages: Words
 
 
 def _mix(tokens: Ints, positions: Ints) -> Words:
-    words = tokens.astype(np.uint64)
+    return _mixed(tokens.astype(np.uint64), positions)
+
+
+def _mixed(words: Words, positions: Ints) -> Words:
     words *= _TOKEN
     words += positions.view(np.uint64) * _PLACE
     words += _PLACE  # or token 0 at place 0 would make what an unwritten slot holds

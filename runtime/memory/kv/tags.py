@@ -138,11 +138,14 @@ class TagPlane:
 
     def holds(self, blocks: Ints, generations: Ints, sums: Words) -> bool:
         """Whether each of `blocks` is still of this generation and has this sum, as it is kept."""
-        return bool((self._generations[blocks] == generations).all() and (self._sums[blocks] == sums).all())
+        other = self._sums[blocks] != sums
+        other |= self._generations[blocks] != generations
+        return not np.count_nonzero(other)
 
     def holds_deep(self, blocks: Ints, sums: Words) -> bool:
         """The same of sums, every slot read."""
-        return bool(((self._tags[blocks] * self._weights).sum(axis=1, dtype=np.uint64) == sums).all())
+        found = (self._tags[blocks] * self._weights).sum(axis=1, dtype=np.uint64)
+        return not np.count_nonzero(found != sums)
 
     def stamp(self, work: Work) -> None:
         """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""

@@ -133,9 +133,13 @@ def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
     assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
 
 
+def foresee(tokens: list[int]) -> Foreseen:
+    return Foreseen(tokens, np.asarray(tokens, np.uint64), SIZE)
+
+
 @given(prompts, prompts, prompts, st.integers(0, 3))
 def test_what_is_foreseen_is_what_is_reckoned_and_given_up_for_another_token(known, then, other, held):
-    foreseen = Foreseen(known + then, SIZE)
+    foreseen = foresee(known + then)
     for tokens in (then, other):
         line, plain = TagLine(SIZE), TagLine(SIZE)
         line.extend(known[:held])
@@ -149,7 +153,7 @@ def test_what_is_foreseen_is_what_is_reckoned_and_given_up_for_another_token(kno
 
 @given(prompts)
 def test_foreseen_tags_are_those_that_a_launch_stamps(tokens):
-    plane, foreseen = TagPlane(64, SIZE), Foreseen(tokens, SIZE)
+    plane, foreseen = TagPlane(64, SIZE), foresee(tokens)
     table = plane.hand_out(list(range(20))) and list(range(20))
     plane.stamp(work(tokens, 0, table, 0))
     assert plane.slots[: len(tokens)].tolist() == foreseen.tags.tolist()
