@@ -18,10 +18,6 @@ class LeapNews:
         self._server = server
         self._gaps = gaps
 
-    def marked(self, t_ns: int) -> None:
-        """See News."""
-        self._server.marked(t_ns)
-
     def rooms(self, requests: Sequence[str], untold: Sequence[str], fresh: Sequence[str]) -> list[int]:
         """See News: up to the token at which the client hangs up."""
         return [self._room(self._server.open.get(name), name in untold, name in fresh) for name in requests]

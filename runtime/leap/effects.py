@@ -1,6 +1,7 @@
 """What the steps of a leap do to those who are in it: tokens, blocks, counters, KV and tags."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from runtime.core.work import Sampled
 from runtime.engine import Engine
@@ -8,6 +9,8 @@ from runtime.leap.leapt import Leapt
 from runtime.leap.news import News
 from runtime.leap.script import Scripts
 from runtime.memory.kv.paged import PagedPool
+from runtime.memory.kv.prefix import BlockKey
+from runtime.scheduling.request import Request
 
 
 class Effects:
@@ -39,18 +42,60 @@ class Effects:
 
     def fill(self, going: Leapt, done: int, last: int) -> None:
         """What is full in the steps up to `done` is published, and who needs a block in those up to `last` is given
-        one."""
-        size, publish = self._pool.block_tokens, self._engine._scheduler.publish
-        for step, rows in going.edges(going.done, done, size):
-            full = [going.rows[row] for row in rows]
-            for row, request in zip(rows, full, strict=True):
-                request.computed = going.ends[row] + step - 1
-                publish(request)
+        one. All blocks are taken before any is published; only where some content is known already could the order
+        matter, since what is known may be evicted in between."""
+        pool, rows = self._pool, going.rows
+        edges = going.edges(done, pool.block_tokens)
+        keys: list[BlockKey] = []
+        if pool.prefix_cache:
+            upto = [one.published for one in rows]
+            for _, row, full in edges:
+                keys += rows[row].keys_of(full)[upto[row] :]
+                upto[row] = full
+            if pool.index.may_know(keys):
+                self._fill_slowly(going, edges, last)
+                return
+        self._take(going, edges, last)
+        if pool.prefix_cache:
+            self._publish(going, edges, keys)
+
+    def _take(self, going: Leapt, edges: Sequence[tuple[int, int, int]], last: int) -> None:
+        owed = [len(one.blocks) for one in going.rows]
+        takers: list[Request] = []
+        for step, row, full in edges:
+            if step <= last and full >= owed[row]:
+                owed[row] += 1
+                takers.append(going.rows[row])
+        if takers:
+            blocks, generations = self._pool.take_each([one.id for one in takers])
+            for one, block, generation in zip(takers, blocks, generations, strict=True):
+                one.blocks.append(block)
+                one.generations.append(generation)
+
+    def _publish(self, going: Leapt, edges: Sequence[tuple[int, int, int]], keys: list[BlockKey]) -> None:
+        blocks: list[int] = []
+        generations: list[int] = []
+        for _, row, full in edges:
+            request = going.rows[row]
+            fresh = slice(request.published, full)
+            blocks += request.blocks[fresh]
+            generations += request.generations[fresh]
+            request.published = full
+        if lost := self._pool.publish_each(blocks, generations, keys):
+            self._engine._env.marks.hit("kv.unpublished", lost)
+
+    def _fill_slowly(self, going: Leapt, edges: Sequence[tuple[int, int, int]], last: int) -> None:
+        """Step by step, as the scheduler does."""
+        for step, group in groupby(edges, key=lambda edge: edge[0]):
+            rows = [going.rows[row] for _, row, _ in group]
+            for request, end in zip(going.rows, going.ends, strict=True):
+                request.computed = end + step - 1
+            for request in rows:
+                self._engine._scheduler.publish(request)
             if step <= last:
-                for one in full:
-                    if one.computed >= len(one.blocks) * size:
-                        one.give(*self._pool.take(one.id, 1, group=one.submit.group, phase="decode"))
-                self._news.marked(going.ends_ns[step - 1])
+                for one in rows:
+                    if one.computed >= len(one.blocks) * self._pool.block_tokens:
+                        one.give(*self._pool.take_each([one.id]))
 
     def count(self, going: Leapt, done: int) -> None:
         steps, engine = done - going.done, self._engine

@@ -97,7 +97,6 @@ class Leap:
             self._pool.check_writes(one.blocks[first // size :])
             one.doubted = False
         self._going = going
-        self._scripts.prune(len(rows))
         return going.ticket
 
     def turn(self) -> bool:
@@ -105,7 +104,6 @@ class Leap:
         going = self._going
         if going is None:
             return True
-        self.catch_up()
         mail = self._engine.mailbox._mail
         if going.due:
             if mail or self._env.faults.armed:
@@ -115,13 +113,20 @@ class Leap:
             else:
                 return False
             return True
-        if self._engine.wait_s() == 0.0 or any(not isinstance(one, Submit) for one in mail):
+        if any(not isinstance(one, Submit) for one in mail) or self._guarded():
             self.hand_over()
         elif mail:
             self._cut(going)
         else:
             return False
         return True
+
+    def _guarded(self) -> bool:
+        """Whether a deadline has come: of a request, or of the launch that is really in flight."""
+        if self._engine.wait_s() != 0.0:
+            return False
+        self.catch_up()
+        return self._engine.wait_s() == 0.0
 
     def catch_up(self) -> None:
         """Somebody looks at the engine or at a client: the steps that are over by now have landed."""
@@ -213,7 +218,7 @@ class Leap:
     def _cut(self, going: Leapt) -> None:
         """The step in flight is the last one."""
         going.is_cut = True
-        del going.ends_ns[going.done + 1 :]
+        del going.ends_ns[going.over_by(self._time.now_ns()) + 1 :]
         end_ns = going.ends_ns[-1]
         self._time.at(end_ns, lambda: self._arrive(going, end_ns))
 

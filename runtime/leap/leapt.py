@@ -5,8 +5,6 @@ ends_ns   |-----------|-----------|----------> in flight
 done      landed and told so far; settled: of these, KV and tags are written
 """
 
-from collections.abc import Sequence
-
 from runtime.core.ports import Ticket
 from runtime.leap.script import Script
 from runtime.scheduling.batch import Batch
@@ -66,15 +64,18 @@ class Leapt:
             done += 1
         return done
 
-    def edges(self, first: int, last: int, size: int) -> list[tuple[int, Sequence[int]]]:
-        """Steps behind `first` up to `last` in which rows have blocks of `size` to publish, with these rows, in order:
-        one that it fills, or in step 1 any number that it has filled or that have come from the host."""
-        found: dict[int, list[int]] = {}
+    def edges(self, last: int, size: int) -> list[tuple[int, int, int]]:
+        """(step, row, full blocks of `size`) of those behind `done`, up to `last`, with something to publish, in order:
+        a block that is filled, or in step 1 any number that were or that have come from the host."""
+        found: list[tuple[int, int, int]] = []
+        first = self.done
         for row, end in enumerate(self.ends):
-            step = first + size - (end - 1 + first) % size
+            at = end - 1 + first
+            step = first + size - at % size
             if first == 0 and step > 1 and end // size > self.rows[row].published:
-                found.setdefault(1, []).append(row)
+                found.append((1, row, end // size))
             while step <= last:
-                found.setdefault(step, []).append(row)
+                found.append((step, row, (end - 1 + step) // size))
                 step += size
-        return sorted(found.items())
+        found.sort()
+        return found

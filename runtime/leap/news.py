@@ -19,7 +19,3 @@ class News(Protocol):
     ) -> None:
         """A token for each of the first stamps; `drawn` by row where log probabilities were asked for."""
         ...
-
-    def marked(self, t_ns: int) -> None:
-        """Take the marks that were counted at that moment."""
-        ...

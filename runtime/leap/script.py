@@ -19,7 +19,7 @@ from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Phase, Request
 
 _FEW = 64
-"""Scripts of requests that have ended are kept until there are so many more than of those that are inside."""
+"""Scripts of requests that have ended are kept until there are so many more than twice those of others."""
 
 
 class Script:
@@ -62,19 +62,18 @@ class Scripts:
         self._kv, self._tags = model.slots, plane.slots
         self._offsets = np.arange(self._size)
         self._of: dict[str, tuple[Request, Script | None]] = {}
+        self._most = _FEW
 
     def of(self, request: Request) -> Script | None:
         """Its script, or None where it can't have one."""
         known = self._of.get(request.id)
         if known is None or known[0] is not request:
             known = self._of[request.id] = request, self._written(request)
+            if len(self._of) > self._most:
+                self._of = {name: kept for name, kept in self._of.items() if kept[0].phase is not Phase.ENDED}
+                self._most = 2 * len(self._of) + _FEW
         script = known[1]
         return script if script is not None and script.holds(request) else None
-
-    def prune(self, inside: int) -> None:
-        """Forget those of requests that have ended."""
-        if len(self._of) > 2 * inside + _FEW:
-            self._of = {name: kept for name, kept in self._of.items() if kept[0].phase is not Phase.ENDED}
 
     def sampled(self, request: Request, script: Script, at: int) -> Sampled:
         """The token that follows the one at this place."""

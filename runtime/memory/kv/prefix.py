@@ -97,6 +97,10 @@ class PrefixIndex:
         """Whether some block holds this."""
         return self._at(key) is not None
 
+    def may_know(self, keys: Sequence[BlockKey]) -> bool:
+        """Whether some block may hold one of these; their contents are not compared."""
+        return not self._blocks.keys().isdisjoint([digest for digest, _ in keys])
+
     def add(self, block: int, key: BlockKey, generation: int) -> bool:
         """`block` holds `key` from now on. False, and nothing changes, when another one already does."""
         assert block not in self._entries, f"block {block} is in the index already"
