@@ -1,7 +1,6 @@
 """Mutants of the paged KV pool with its prefix cache."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from runtime.core.ledger import Ledger
 from runtime.memory.kv.paged import PagedPool
@@ -54,11 +53,16 @@ def newest_goes_first(sound: Function) -> Function:
     return evict
 
 
-def tokens_are_not_compared(sound: Function) -> Function:
-    def at(self: PrefixIndex, key: BlockKey) -> int | None:
-        return self._blocks.get(key.digest)
+def the_second_is_found(sound: Function) -> Function:
+    """Of two blocks that hold the same, and so the first is in the index and nobody can find it."""
 
-    return at
+    def add_all(self: PrefixIndex, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
+        for key in keys:
+            self._blocks.pop(key, None)
+        added: int = sound(self, blocks, keys, generations)
+        return added
+
+    return add_all
 
 
 def generation_stays(sound: Function) -> Function:
@@ -81,15 +85,15 @@ def is_lost(sound: Function) -> Function:
 
 
 def stays_known(sound: Function) -> Function:
-    """Evicted, and its name still leads to it."""
+    """Out of the index, and its name still leads to it."""
 
-    def forget(self: Any, blocks: Sequence[int]) -> list[int]:
-        names = {self._entries[block][0].digest: block for block in blocks if block in self._entries}
+    def gone(self: PrefixIndex, blocks: Sequence[int] | int) -> list[int]:
+        names = self._blocks.copy()
         idle: list[int] = sound(self, blocks)
         self._blocks.update(names)
         return idle
 
-    return forget
+    return gone
 
 
 SUBJECTS = (
@@ -105,8 +109,9 @@ SUBJECTS = (
             Mutant("one block too many is evicted", PagedPool, "_evict", one_too_many_is_evicted),
             Mutant("a take that fails evicts all the same", PagedPool, "_evict", evicts_for_nothing),
             Mutant("the newest is evicted first", PrefixIndex, "evict", newest_goes_first),
-            Mutant("a digest that is found is not compared", PrefixIndex, "_at", tokens_are_not_compared),
-            Mutant("an evicted block keeps its name", PrefixIndex, "forget", stays_known),
+            Mutant("of two that hold the same the second is found", PrefixIndex, "add_all", the_second_is_found),
+            Mutant("an evicted block keeps its name", PrefixIndex, "evict", stays_known),
+            Mutant("a damaged block keeps its name", PrefixIndex, "forget", stays_known),
             Mutant("a block is given on in its old generation", TagPlane, "hand_out", generation_stays),
             Mutant("a damaged cached block is lost", PagedPool, "unpublish", is_lost),
         ),

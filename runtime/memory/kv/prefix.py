@@ -1,93 +1,103 @@
 """The prefix index: finished KV blocks by what they hold, so that a prompt that begins alike is not computed again.
 
-    digest(block) = blake2b(digest of the block before it, its own tokens);  the first one follows a salt
-    salt          = group, model, version of the weights: KV of one is never found by another
+    |<-- run of 8 blocks -->|<-- run --
+    | a | b | c |  ...  | h | i | j |          key of c = digest(salt), a, b, c       key of j = digest(key of h), i, j
+    salt = group, model, version of the weights: KV of one is never found by another
 
     held by requests --the last one leaves--> idle, last in line --evicted--> free
           ^                                     |
           `------------- found again -----------'
 
-A digest only finds; what is found is compared, tokens and all, before anybody reads it. One entry a block and one block
-an entry, so the index is never larger than its pool. After Kwon et al. 2023 (PagedAttention, 4.4) and vLLM's automatic
-prefix caching; that blocks enter only after their KV was computed is the engine's part (`Scheduler.publish`).
+A key is found by its hash and then compared as a whole, before anybody reads the block: a map does both. So the tokens
+of its own run are compared one by one, and what came before by a digest of 16 bytes; a digest for each block would cost
+more than all the rest of its key. One entry a block and one block an entry, so the index is never larger than its pool.
+After Kwon et al. 2023 (PagedAttention, 4.4) and vLLM's automatic prefix caching; that blocks enter only after their KV
+was computed is the engine's part (`Scheduler.publish`).
 """
 
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from itertools import islice
 
 _DIGEST_BYTES = 16
+_RUN_BLOCKS = 8
 
-
-class BlockKey(NamedTuple):
-    """What a full block holds, in the context of all tokens before it."""
-
-    digest: bytes
-    content: bytes
-    """The digest of the block before, and this block's tokens: what is compared when the digest is found."""
+BlockKey = bytes
+"""What a full block holds, in the context of all tokens before it."""
 
 
 class KeyLine:
     """The keys of one sequence's blocks, made as far as somebody asks and then kept: they depend on tokens alone."""
 
-    __slots__ = ("_block_tokens", "_digest_bytes", "_keys", "_salt")
+    __slots__ = ("_block_tokens", "_keys", "_salt", "_wide_from")
 
-    def __init__(self, block_tokens: int, salt: bytes, digest_bytes: int = _DIGEST_BYTES) -> None:
+    def __init__(self, block_tokens: int, salt: bytes) -> None:
         self._keys: list[BlockKey] = []
         self._block_tokens = block_tokens
         self._salt = salt
-        self._digest_bytes = digest_bytes
+        self._wide_from: int | None = None
+        """The first block with a token above 255. From there on a token takes four bytes, and a run begins."""
 
     def reach(self, tokens: Sequence[int], blocks: int) -> list[BlockKey]:
         """Keys of the first `blocks` blocks of `tokens`, all of them full. Always of the same sequence as it grows."""
         keys, size = self._keys, self._block_tokens
-        made = len(keys)
-        if made < blocks:
-            digest, wide, new = keys[-1].digest if keys else self._salt, self._digest_bytes, tuple.__new__
-            for packed in _packed(tokens[made * size : blocks * size], size):
-                content = digest + packed
-                digest = blake2b(content, digest_size=wide).digest()
-                keys.append(new(BlockKey, (digest, content)))  # BlockKey(...) takes three times as long
+        if len(keys) < blocks:
+            fresh = tokens[len(keys) * size : blocks * size]
+            if self._wide_from is None:
+                try:
+                    self._add(bytes(fresh), size)
+                except ValueError:
+                    small = next(at for at, token in enumerate(fresh) if token > 255) // size * size
+                    self._add(bytes(fresh[:small]), size)
+                    self._wide_from, fresh = len(keys), fresh[small:]
+            if self._wide_from is not None:
+                self._add(array("I", fresh).tobytes(), size * array("I").itemsize, b"wide")
         return keys if len(keys) == blocks else keys[:blocks]
 
+    def _add(self, packed: bytes, size: int, person: bytes = b"") -> None:
+        """Keys of the blocks in `packed`, `size` bytes each. By `person` the same bytes of narrow and wide tokens are
+        never one key."""
+        keys = self._keys
+        rest, begins = -len(keys) % _RUN_BLOCKS * size, len(keys) == self._wide_from
+        if len(packed) == size and rest and not begins:  # as it nearly always is in decode
+            keys.append(keys[-1] + packed)
+            return
+        before = keys[-1] if keys else self._salt
+        if rest and begins:
+            before = _digest(before, person)
+        for end in range(size, min(rest, len(packed)) + 1, size):
+            keys.append(before + packed[:end])
+        for at in range(rest, len(packed), _RUN_BLOCKS * size):
+            run = _digest(keys[-1] if keys else self._salt, person) + packed[at : at + _RUN_BLOCKS * size]
+            for end in range(_DIGEST_BYTES + size, len(run) + 1, size):
+                keys.append(run[:end])
 
-def _packed(tokens: Sequence[int], size: int) -> list[bytes]:
-    """Each `size` tokens as bytes: one a token where all of a block are that small, else four. Two blocks are alike
-    only if their bytes are."""
-    try:
-        whole = bytes(tokens)
-        return [whole[at : at + size] for at in range(0, len(whole), size)]
-    except ValueError:
-        return [_packed_one(tokens[at : at + size]) for at in range(0, len(tokens), size)]
 
-
-def _packed_one(tokens: Sequence[int]) -> bytes:
-    try:
-        return bytes(tokens)
-    except ValueError:
-        return array("I", tokens).tobytes()
+def _digest(before: bytes, person: bytes = b"") -> bytes:
+    return blake2b(before, digest_size=_DIGEST_BYTES, person=person).digest()
 
 
 def salt_of(group: str, model_key: str, version: str) -> bytes:
     """Where a sequence's chain of digests begins. `version` names weights and quantisation."""
-    return blake2b(repr((group, model_key, version)).encode(), digest_size=_DIGEST_BYTES).digest()
+    return _digest(repr((group, model_key, version)).encode())
 
 
 class PrefixIndex:
     """Two maps that are each other's inverse, and the line of those that nobody holds. Knows ids, never owners."""
 
     def __init__(self) -> None:
-        self._blocks: dict[bytes, int] = {}
+        self._blocks: dict[BlockKey, int] = {}
         self._entries: dict[int, tuple[BlockKey, int]] = {}
+        """Key and generation."""
         self._idle: OrderedDict[int, None] = OrderedDict()
 
     def find(self, keys: Sequence[BlockKey]) -> list[int]:
         """The blocks that hold the longest beginning of `keys`."""
-        found: list[int] = []
+        at, found = self._blocks.get, []
         for key in keys:
-            block = self._at(key)
+            block = at(key)
             if block is None:
                 break
             found.append(block)
@@ -95,7 +105,7 @@ class PrefixIndex:
 
     def knows(self, key: BlockKey) -> bool:
         """Whether some block holds this."""
-        return self._at(key) is not None
+        return key in self._blocks
 
     def may_know(self, keys: Sequence[BlockKey]) -> bool:
         """Whether some block may hold one of these; their contents are not compared."""
@@ -103,12 +113,16 @@ class PrefixIndex:
 
     def add(self, block: int, key: BlockKey, generation: int) -> bool:
         """`block` holds `key` from now on. False, and nothing changes, when another one already does."""
-        assert block not in self._entries, f"block {block} is in the index already"
-        if key.digest in self._blocks:
-            return False
-        self._blocks[key.digest] = block
-        self._entries[block] = key, generation
-        return True
+        return self.add_all((block,), (key,), (generation,)) == 1
+
+    def add_all(self, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
+        """`add` for each of these. Returns how many hold their key from now on."""
+        entries, holder, before = self._entries, self._blocks.setdefault, len(self._entries)
+        for block, key, generation in zip(blocks, keys, generations, strict=True):
+            assert block not in entries, f"block {block} is in the index already"
+            if holder(key, block) == block:
+                entries[block] = key, generation
+        return len(entries) - before
 
     def hold(self, block: int) -> int:
         """Somebody holds `block` from now on: it can't be evicted. Returns the generation it was published with."""
@@ -117,10 +131,7 @@ class PrefixIndex:
 
     def rest(self, block: int) -> bool:
         """Nobody holds `block` any more: last in line for eviction. False when it is not in the index: it is free."""
-        if block not in self._entries:
-            return False
-        self._idle[block] = None
-        return True
+        return not self.rest_all((block,))
 
     def rest_all(self, blocks: Iterable[int]) -> list[int]:
         """`rest` for each of these, in this order. Returns those that are not in the index."""
@@ -134,9 +145,14 @@ class PrefixIndex:
 
     def evict(self, n: int) -> list[int]:
         """The `n` idle blocks that were used longest ago; nothing can find them any more."""
-        popitem = self._idle.popitem
-        blocks = [popitem(last=False)[0] for _ in range(n)]
-        self.forget(blocks)
+        entry, known, idle = self._entries.pop, self._blocks, self._idle
+        if n == 1:  # as it nearly always is in decode
+            block, _ = idle.popitem(last=False)
+            del known[entry(block)[0]]
+            return [block]
+        blocks = list(islice(idle, n))
+        for block in blocks:
+            del idle[block], known[entry(block)[0]]
         return blocks
 
     def forget(self, blocks: Iterable[int]) -> list[int]:
@@ -146,15 +162,15 @@ class PrefixIndex:
         for block in blocks:
             entry = entries.pop(block, None)
             if entry is not None:
-                del known[entry[0].digest]
+                del known[entry[0]]
                 if block in resting:
                     del resting[block]
                     idle.append(block)
         return idle
 
-    def spares(self, blocks: Iterable[int]) -> bool:
+    def spares(self, blocks: Sequence[int]) -> bool:
         """Whether none of `blocks` is in the index: only then may they be written."""
-        return self._entries.keys().isdisjoint(blocks)
+        return blocks[0] not in self._entries if len(blocks) == 1 else self._entries.keys().isdisjoint(blocks)
 
     def idle_among(self, blocks: Iterable[int]) -> int:
         """How many of `blocks` nobody holds."""
@@ -167,7 +183,7 @@ class PrefixIndex:
 
     @property
     def stale(self) -> int:
-        """Digests that no block holds. Always 0, or the index would grow for as long as the server runs."""
+        """Keys that no block holds. Always 0, or the index would grow for as long as the server runs."""
         return len(self._blocks) - len(self._entries)
 
     def __len__(self) -> int:
@@ -175,11 +191,7 @@ class PrefixIndex:
 
     def check(self) -> None:
         """Raises AssertionError when the maps are not each other's inverse, or an idle block can't be found."""
-        assert {block: key.digest for block, (key, _) in self._entries.items()} == {
-            block: digest for digest, block in self._blocks.items()
+        assert {block: key for block, (key, _) in self._entries.items()} == {
+            block: key for key, block in self._blocks.items()
         }, "the two maps of the prefix index differ"
         assert self._idle.keys() <= self._entries.keys(), "an idle block is not in the index"
-
-    def _at(self, key: BlockKey) -> int | None:
-        block = self._blocks.get(key.digest)
-        return block if block is not None and self._entries[block][0].content == key.content else None

@@ -4,6 +4,8 @@ The real bug: nanovllm-voxcpm #62, a map from hash to block that only grows. Wha
 used, so no answer is wrong: it is a leak of the index alone, and the audit counts hashes that no block holds.
 """
 
+import itertools
+
 import pytest
 
 from runtime.memory.kv.prefix import PrefixIndex
@@ -13,24 +15,32 @@ JUDGE = "reclamation"
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    add, forget = PrefixIndex.add, PrefixIndex.forget
+    add_all, evict, forget = PrefixIndex.add_all, PrefixIndex.evict, PrefixIndex.forget
 
-    def _at(self, key):
-        block = self._blocks.get(key.digest)
-        entry = self._entries.get(block)
-        return block if entry is not None and entry[0] == key else None
+    def _knows(self, key):
+        entry = self._entries.get(self._blocks.get(key))
+        return entry is not None and entry[0] == key
 
-    def _add(self, block, key, generation):
-        if self._at(key) is None:
-            self._blocks.pop(key.digest, None)
-        return add(self, block, key, generation)
+    def _find(self, keys):
+        return [self._blocks[key] for key in itertools.takewhile(self.knows, keys)]
 
-    def _forget(self, blocks):
-        hashes = dict(self._blocks)
-        idle = forget(self, blocks)
-        self._blocks = hashes
-        return idle
+    def _add_all(self, blocks, keys, generations):
+        for key in keys:
+            if not self.knows(key):
+                self._blocks.pop(key, None)
+        return add_all(self, blocks, keys, generations)
 
-    patch.setattr(PrefixIndex, "_at", _at)
-    patch.setattr(PrefixIndex, "add", _add)
-    patch.setattr(PrefixIndex, "forget", _forget)
+    def but_for_its_hashes(gone):
+        def _gone(self, blocks):
+            hashes = dict(self._blocks)
+            idle = gone(self, blocks)
+            self._blocks = hashes
+            return idle
+
+        return _gone
+
+    patch.setattr(PrefixIndex, "knows", _knows)
+    patch.setattr(PrefixIndex, "find", _find)
+    patch.setattr(PrefixIndex, "add_all", _add_all)
+    patch.setattr(PrefixIndex, "evict", but_for_its_hashes(evict))
+    patch.setattr(PrefixIndex, "forget", but_for_its_hashes(forget))

@@ -23,12 +23,12 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         row = rows[request.seq % ROWS]
         row[:] = request.blocks
         for at, key in enumerate(request.keys_of(request.computed // self._pool.block_tokens)):
-            nodes.setdefault(key.digest, (row, at))
+            nodes.setdefault(key, (row, at))
         publish(self, request)
 
     def _cached(self, request):
         found = cached(self, request)
-        nodes_found = (nodes[key.digest] for key in request.keys_of(len(found)))
+        nodes_found = (nodes[key] for key in request.keys_of(len(found)))
         viewed = [row[at] if at < len(row) else block for (row, at), block in zip(nodes_found, found, strict=True)]
         # Only what can be held at all, each block once: the books stay in order, and what is in them is wrong.
         known = self._pool.index._entries.keys() >= set(viewed)

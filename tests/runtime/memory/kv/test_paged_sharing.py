@@ -12,7 +12,7 @@ from runtime.memory.kv.prefix import BlockKey
 from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
 
-A, B = (BlockKey(bytes([n] * 16), bytes([n])) for n in range(2))
+A, B = b"a", b"b"
 
 
 @pytest.fixture

@@ -1,17 +1,25 @@
 from collections.abc import Sequence
+from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from runtime.memory.kv import prefix
 from runtime.memory.kv.prefix import BlockKey, KeyLine, PrefixIndex, salt_of
 
 SIZE = 4
 SALT = salt_of("", "", "v1")
+TOKENS = [0, 1, 255, 256, 70000]
+tokens = st.builds(  # most of them begin with small ones, and two runs and a half end anywhere
+    lambda small, large: small + large[: 20 * SIZE - len(small)],
+    st.lists(st.sampled_from(TOKENS[:3]), max_size=20 * SIZE),
+    st.lists(st.sampled_from(TOKENS), min_size=20 * SIZE, max_size=20 * SIZE),
+)
 
 
-def keys(tokens: Sequence[int], salt: bytes = SALT, digest_bytes: int = 16) -> list[BlockKey]:
-    return KeyLine(SIZE, salt, digest_bytes).reach(tokens, len(tokens) // SIZE)
+def keys(tokens: Sequence[int], salt: bytes = SALT) -> list[BlockKey]:
+    return KeyLine(SIZE, salt).reach(tokens, len(tokens) // SIZE)
 
 
 def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
@@ -56,16 +64,22 @@ def test_equal_tokens_of_another_group_model_or_version_are_not_found():
     assert [index.find(keys(range(4), salt)) for salt in sorted(salts - {SALT})] == [[]] * 4
 
 
-def test_a_digest_that_falls_together_with_anothers_finds_nothing_since_tokens_are_compared():
-    short = [keys([n, 0, 0, 0], digest_bytes=1)[0] for n in range(3000)]
-    one = short[0]
-    other = next(key for key in short[1:] if key.digest == one.digest)
-    index = index_of((3, one))
-    assert index.find([other]) == []
-    assert not index.knows(other)
-    assert not index.add(4, other, 0), "and it does not push the first one out"
-    assert index.find([one]) == [3]
-    index.check()
+@given(tokens, st.integers(0, 79), st.data())
+def test_one_other_token_makes_another_key_of_its_block_and_of_all_behind_it(tokens, at, data):
+    other = tokens.copy()
+    other[at] = data.draw(st.sampled_from(TOKENS).filter(lambda token: token != tokens[at]))
+    ours, theirs, same = keys(tokens), keys(other), at // SIZE
+    assert len(set(ours)) == len(ours) == 20
+    assert ours[:same] == theirs[:same]
+    assert not set(ours[same:]) & set(theirs)
+
+
+@given(st.lists(st.integers(0, 255), min_size=8 * SIZE, max_size=8 * SIZE), st.integers(0, 31))
+def test_tokens_of_one_run_tell_keys_apart_whatever_their_digests_do(tokens, at):
+    other = [token ^ (place == at) for place, token in enumerate(tokens)]
+    with mock.patch.object(prefix, "_digest", return_value=bytes(16)):
+        assert keys(tokens)[: at // SIZE] == keys(other)[: at // SIZE]
+        assert not set(keys(tokens)[at // SIZE :]) & set(keys(other))
 
 
 def test_of_two_blocks_that_hold_the_same_the_first_stays_and_the_second_is_simply_free():
@@ -110,18 +124,18 @@ def test_a_block_is_not_added_a_second_time_under_another_name():
         index_of((1, a)).add(1, b, 0)
 
 
-@given(st.lists(st.sampled_from([0, 1, 255, 256, 70000]), min_size=8, max_size=24), st.integers(1, 5))
-def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, step):
+@given(tokens, st.lists(st.integers(1, 20), max_size=6))
+def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, stops):
     whole, parts = keys(tokens), KeyLine(SIZE, SALT)
-    for blocks in [*range(step, len(whole), step), len(whole)]:
-        found = parts.reach(tokens, blocks)
-    assert found == whole
+    for blocks in [*sorted(stops), 20]:
+        assert parts.reach(tokens, blocks) == whole[:blocks]
 
 
-@given(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE), st.data())
-def test_small_and_large_tokens_never_make_the_same_key(tokens, data):
-    other = data.draw(st.lists(st.sampled_from([0, 1, 2, 256, 257, 65536]), min_size=SIZE, max_size=SIZE))
-    assert (keys(tokens) == keys(other)) == (tokens == other)
+@given(*[st.lists(st.sampled_from([1, 0x01010101]), min_size=SIZE, max_size=12 * SIZE)] * 2)
+def test_small_and_large_tokens_of_the_same_bytes_never_make_the_same_key(one, other):
+    whole = min(len(one), len(other)) // SIZE
+    same = sum(one[: n * SIZE] == other[: n * SIZE] for n in range(1, whole + 1))
+    assert len(set(keys(one)) & set(keys(other))) == same
 
 
 def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
