@@ -10,7 +10,7 @@ Free, cancel, preempt, swap, reset and defrag all end a holding here. A holding 
 name on it: `outstanding()` gives owners, `history()` their last events.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,22 +36,57 @@ class Ledger:
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
-        self._held: dict[str, dict[str, list[int]]] = {}
-        self._holders: dict[str, dict[int, int]] = {}
+        self._held: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
+        self._live: defaultdict[str, set[int]] = defaultdict(set)
+        self._more: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """How many hold an item beside the first one; who has one owner is not in it."""
         self._limbo: list[Limbo] = []
         self._completed: deque[Ticket] = deque()
         self._events: dict[str, deque[str]] = {}
 
-    def acquire(self, pool: str, owner: str, items: Sequence[int]) -> None:
-        """`owner` now holds `items` of `pool`."""
-        self._held.setdefault(pool, {}).setdefault(owner, []).extend(items)
-        holders = self._holders.setdefault(pool, {})
+    def acquire(self, pool: str, owner: str, items: Sequence[int]) -> bool:
+        """`owner` now holds `items` of `pool`. Returns whether nobody held any of them before."""
+        owners = self._held[pool]
+        if owner in owners:
+            owners[owner] += items
+        else:
+            owners[owner] = list(items)
+        live = self._live[pool]
+        if len(items) == 1 and items[0] not in live:
+            live.add(items[0])
+            return True
+        if live.isdisjoint(items):
+            then = len(live) + len(items)
+            live.update(items)
+            if len(live) == then:
+                return True
+            live.difference_update(items)  # one of them comes twice
+        more = self._more[pool]
         for item in items:
-            holders[item] = holders.get(item, 0) + 1
+            if item in live:
+                more[item] = more.get(item, 0) + 1
+            else:
+                live.add(item)
+        return False
 
-    def release(self, pool: str, owner: str, items: Sequence[int]) -> None:
-        """`owner` gives `items` up for good. Raises KeyError when it does not hold one of them: a double free."""
-        owners = self._held.get(pool, {})
+    def acquire_each(self, pool: str, owners: Sequence[str], items: Sequence[int]) -> bool:
+        """One of `items`, which are all different, for each owner. False, and nothing has changed, when somebody holds
+        one of them."""
+        held, live = self._held[pool], self._live[pool]
+        if not live.isdisjoint(items):
+            return False
+        live.update(items)
+        for owner, item in zip(owners, items, strict=True):
+            if owner in held:
+                held[owner].append(item)
+            else:
+                held[owner] = [item]
+        return True
+
+    def release(self, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
+        """`owner` gives `items` up for good. Returns those that nobody holds any more. Raises KeyError when it does not
+        hold one of them: a double free."""
+        owners = self._held[pool]
         held = owners.get(owner, [])
         if list(items) != held:
             left = held.copy()
@@ -65,12 +100,11 @@ class Ledger:
                 del owners[owner]
         else:
             owners.pop(owner, None)
-        holders = self._holders[pool]
-        for item in items:
-            if holders[item] == 1:
-                del holders[item]
-            else:
-                holders[item] -= 1
+        live, more = self._live[pool], self._more[pool]
+        if more and not more.keys().isdisjoint(items):
+            items = [item for item in items if not _one_less(more, item)]
+        live.difference_update(items)
+        return items
 
     def defer(self, limbo: Limbo) -> None:
         """The holding ends now, the reuse only after `limbo.after` is done. A done ticket goes back at once."""
@@ -110,22 +144,22 @@ class Ledger:
 
     def held(self, pool: str, owner: str) -> list[int]:
         """What `owner` holds of `pool` (a copy)."""
-        return list(self._held.get(pool, {}).get(owner, ()))
+        return list(self._held[pool].get(owner, ()))
 
     def live(self, pool: str) -> int:
         """Items of `pool` that some owner holds."""
-        return len(self._holders.get(pool, ()))
+        return len(self._live[pool])
 
     def holders(self, pool: str) -> Mapping[int, int]:
         """How many hold each item of `pool`; who is held by nobody is not in it."""
-        return self._holders.setdefault(pool, {})
+        return Holders(self._live[pool], self._more[pool])
 
     def in_limbo(self, pool: str) -> int:
         """Items of `pool` that wait for a ticket and that nobody holds."""
         if not self._limbo:
             return 0
         waiting = {item for entry in self._limbo if entry.pool == pool for item in entry.items}
-        return len(waiting - self._holders.get(pool, {}).keys())
+        return len(waiting - self._live[pool])
 
     def limbo(self) -> tuple[Limbo, ...]:
         """All that waits, oldest first."""
@@ -136,3 +170,35 @@ class Ledger:
         for pool, owners in self._held.items():
             for owner, items in owners.items():
                 yield pool, owner, len(items)
+
+
+class Holders(Mapping[int, int]):
+    """How many hold each item of a pool."""
+
+    def __init__(self, live: set[int], more: dict[int, int]) -> None:
+        self._live, self._more = live, more
+
+    def __getitem__(self, item: int) -> int:
+        if item not in self._live:
+            raise KeyError(item)
+        return 1 + self._more.get(item, 0)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._live
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._live)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+
+def _one_less(more: dict[int, int], item: int) -> bool:
+    """Somebody beside the first one has left. False when there was nobody else."""
+    if item not in more:
+        return False
+    if more[item] == 1:
+        del more[item]
+    else:
+        more[item] -= 1
+    return True

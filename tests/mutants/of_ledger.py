@@ -9,27 +9,32 @@ from tests.runtime.core.test_ledger_machine import LedgerMachine
 
 
 def the_first_to_leave_takes_it_along(sound: Function) -> Function:
-    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> None:
+    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
         sound(self, pool, owner, items)
         for item in items:
-            self._holders[pool].pop(item, None)
+            self._live[pool].discard(item)
+            self._more[pool].pop(item, None)
+        return items
 
     return release
 
 
 def count_is_not_lowered(sound: Function) -> Function:
-    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> None:
-        before = dict(self._holders.get(pool, {}))
+    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
+        before = dict(self._more[pool])
         sound(self, pool, owner, items)
-        self._holders[pool].update({item: before[item] for item in items})
+        self._live[pool].update(items)
+        self._more[pool].update(before)
+        return []
 
     return release
 
 
 def double_free_passes(sound: Function) -> Function:
-    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> None:
+    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
         held = self.held(pool, owner)
-        sound(self, pool, owner, [item for item in items if item in held])
+        left: Sequence[int] = sound(self, pool, owner, [item for item in items if item in held])
+        return left
 
     return release
 
@@ -37,9 +42,8 @@ def double_free_passes(sound: Function) -> Function:
 def half_of_it_is_done(sound: Function) -> Function:
     """Refused at the item that is not held, and those before it are gone."""
 
-    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> None:
-        for item in items:
-            sound(self, pool, owner, [item])
+    def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
+        return [left for item in items for left in sound(self, pool, owner, [item])]
 
     return release
 

@@ -80,44 +80,45 @@ class PagedPool:
     def take(self, owner: str, n: int, *, group: str = "", phase: str = "") -> tuple[list[int], list[int]]:
         """`n` blocks for `owner` and their generations; cached ones are evicted for it. Raises OutOfBlocks, and then
         nothing was taken."""
-        faults = self._env.faults
-        if faults.armed:
-            faults.fire(KV_TAKE, request=owner, group=group, phase=phase, pool=self.name)
-        short = n - len(self._free)
+        env, free = self._env, self._free
+        if env.faults.armed:
+            env.faults.fire(KV_TAKE, request=owner, group=group, phase=phase, pool=self.name)
+        short = n - len(free)
         if short > 0 and not self._evict(short, owner, group, phase):
-            room = f"{len(self._free)} are free and {self.index.idle} cached"
+            room = f"{len(free)} are free and {self.index.idle} cached"
             raise OutOfBlocks(f"{owner} asks {n} blocks of pool {self.name}, {room}")
-        blocks = self._free[len(self._free) - n :]
-        del self._free[len(self._free) - n :]
-        blocks.reverse()
+        if n == 1:
+            blocks = [free.pop()]
+        else:
+            blocks = free[len(free) - n :]
+            del free[len(free) - n :]
+            blocks.reverse()
         if not self.index.spares(blocks):  # freed by mistake while published: at least nobody finds it any more
             self.index.forget(blocks)
-        ledger = self._env.ledger
-        if not ledger.holders(self.name).keys().isdisjoint(blocks):
+        if not env.ledger.acquire(self.name, owner, blocks):
             self._given_twice(owner, blocks)
-        ledger.acquire(self.name, owner, blocks)
         return blocks, self.plane.hand_out(blocks)
 
     def take_each(self, owners: Sequence[str]) -> tuple[list[int], list[int]]:
         """A block for each of `owners` and its generation, as `take` gives them to one after the other. Only where it
         is known that there are enough, and while no fault is armed."""
-        assert not self._env.faults.armed, "faults are fired by `take`, request by request"
-        assert len(owners) <= self.reclaimable, f"pool {self.name} does not have {len(owners)} blocks"
-        free, ledger = self._free, self._env.ledger
-        at = max(0, len(free) - len(owners))
-        blocks, short = free[at:][::-1], len(owners) - len(free)
-        if len(set(blocks)) < len(blocks) or not self.index.spares(blocks):  # freed by mistake: as `take` deals with it
+        env, index, free = self._env, self.index, self._free
+        assert not env.faults.armed, "faults are fired by `take`, request by request"
+        short = len(owners) - len(free)
+        assert short <= index.idle, f"pool {self.name} does not have {len(owners)} blocks"
+        blocks = free[max(0, -short) :]
+        blocks.reverse()
+        if blocks and (len(set(blocks)) < len(blocks) or not index.spares(blocks)):  # freed by mistake
             given = [self.take(owner, 1) for owner in owners]
             return [block for (block,), _ in given], [generation for _, (generation,) in given]
-        del free[at:]
+        del free[max(0, -short) :]
         if short > 0:
-            self._env.marks.hit("kv.evict", short)
-            blocks += self.index.evict(short)
-        holders = ledger.holders(self.name)
-        for owner, block in zip(owners, blocks, strict=True):
-            if block in holders:
-                self._given_twice(owner, [block])
-            ledger.acquire(self.name, owner, (block,))
+            env.marks.hit("kv.evict", short)
+            blocks += index.evict(short)
+        if not env.ledger.acquire_each(self.name, owners, blocks):
+            for owner, block in zip(owners, blocks, strict=True):
+                if not env.ledger.acquire(self.name, owner, (block,)):
+                    self._given_twice(owner, [block])
         return blocks, self.plane.hand_out(blocks)
 
     def share(self, owner: str, blocks: Sequence[int]) -> list[int]:
@@ -150,17 +151,17 @@ class PagedPool:
     ) -> int:
         """`publish` for each of these. Returns how many keys nobody can find afterwards."""
         if not self._env.faults.armed:
-            return self.publish_each(blocks, generations, keys)
+            self.index.add_all(blocks, keys, generations)
+            return 0
         for block, generation, key in zip(blocks, generations, keys, strict=True):
             self.publish(owner, block, generation, key, group=group, phase=phase)
         return sum(not self.index.knows(key) for key in keys)
 
     def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> int:
-        """The same for blocks of whomever, while no fault is armed."""
+        """The same for blocks of several owners, while no fault is armed."""
         assert not self._env.faults.armed, "faults are fired by `publish`, request by request"
-        index, add = self.index, self.index.add
-        held = [add(block, key, at) for block, at, key in zip(blocks, generations, keys, strict=True)]
-        return 0 if all(held) else sum(not index.knows(key) for key in keys)
+        self.index.add_all(blocks, keys, generations)
+        return 0
 
     def unpublish(self, block: int) -> None:
         """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""
@@ -181,9 +182,9 @@ class PagedPool:
             effect = faults.fire(MEMORY_FREE, request=owner, group=group, phase=phase, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return
-        self._env.ledger.release(self.name, owner, blocks)
+        left = self._env.ledger.release(self.name, owner, blocks)
         if after is None or after.done:
-            self._give_back(blocks)
+            self._give_back(left)
             return
         for block in blocks:
             self._pins[block] = self._pins.get(block, 0) + 1
@@ -227,14 +228,11 @@ class PagedPool:
         return True
 
     def _give_back(self, blocks: Sequence[int]) -> None:
-        """Cached or free, but for those that somebody still holds or that wait for another launch. The end of a
-        sequence goes first, so that it is evicted before the beginning that more have in common."""
-        held, pins = self._env.ledger.holders(self.name), self._pins
-        if pins:
-            back = [block for block in reversed(blocks) if block not in held and block not in pins]
-        else:
-            back = [block for block in reversed(blocks) if block not in held]
-        self._free += self.index.rest_all(back)
+        """Nobody holds them: cached or free, but for those that wait for another launch. The end of a sequence goes
+        first, so that it is evicted before the beginning that more have in common."""
+        if self._pins:
+            blocks = [block for block in blocks if block not in self._pins]
+        self._free += self.index.rest_all(reversed(blocks))
 
     def _out_of_limbo(self, blocks: list[int]) -> None:
         for block in blocks:
@@ -242,4 +240,5 @@ class PagedPool:
                 del self._pins[block]
             else:
                 self._pins[block] -= 1
-        self._give_back(blocks)
+        holders = self._env.ledger.holders(self.name)
+        self._give_back([block for block in blocks if block not in holders])

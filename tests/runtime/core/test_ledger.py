@@ -66,3 +66,12 @@ def test_full_mailbox_refuses_submits_and_still_takes_cancels_and_calls():
     mailbox.post(Call(lambda: None))
     assert len(mailbox.take()) == 3
     assert mailbox.offer(submit)
+
+
+def test_an_item_that_comes_twice_at_once_is_held_twice():
+    ledger = Ledger()
+    assert not ledger.acquire("kv", "a", [1, 2, 1])
+    assert dict(ledger.holders("kv")) == {1: 2, 2: 1}
+    assert ledger.release("kv", "a", [1]) == []
+    assert ledger.release("kv", "a", [2, 1]) == [2, 1]
+    assert ledger.live("kv") == 0

@@ -50,9 +50,21 @@ class LedgerMachine(CountedMachine):
         mine, limbo = self.held.get((pool, owner), []), self.in_limbo(pool)
         items = [item for item in items if item not in mine and item not in limbo]
         if items:
-            self.ledger.acquire(pool, owner, items)
+            alone = not self.holders(pool).keys() & items
+            assert self.ledger.acquire(pool, owner, items) == alone
             self.held[pool, owner] = mine + items
             self.note(owner, f"has {items} of {pool}")
+
+    @rule(pool=pools, names=st.lists(owners, max_size=4), items=st.permutations(ITEMS))
+    def acquire_one_each(self, pool: str, names: list[str], items: list[int]) -> None:
+        """Refused as a whole where somebody holds one of them."""
+        items = [item for item in items if item not in self.in_limbo(pool)][: len(names)]
+        names = names[: len(items)]
+        free = not self.holders(pool).keys() & items
+        assert self.ledger.acquire_each(pool, names, items) == free
+        for name, item in zip(names, items, strict=True):
+            if free:
+                self.held.setdefault((pool, name), []).append(item)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), whole=st.booleans(), waits=st.booleans(), holdings=st.integers(1, 3))
@@ -66,10 +78,11 @@ class LedgerMachine(CountedMachine):
         pool, owner = data.draw(st.sampled_from(sorted(self.held)))
         mine = self.held[pool, owner]
         items = data.draw(st.permutations(mine) if whole else st.lists(st.sampled_from(mine), min_size=1, unique=True))
-        self.ledger.release(pool, owner, items)
+        left = self.ledger.release(pool, owner, items)
         self.held[pool, owner] = [item for item in mine if item not in items]
         if not self.held[pool, owner]:
             del self.held[pool, owner]
+        assert left == [item for item in items if item not in self.holders(pool)]
         self.note(owner, f"gives up {items} of {pool}")
         if ticket is not None:
             self.ledger.defer(Limbo(owner, pool, items, ticket, 0, lambda back: self.came_back.append((pool, back))))
