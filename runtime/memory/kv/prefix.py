@@ -108,8 +108,8 @@ class PrefixIndex:
         return key in self._blocks
 
     def may_know(self, keys: Sequence[BlockKey]) -> bool:
-        """Whether some block may hold one of these; their contents are not compared."""
-        return not self._blocks.keys().isdisjoint([digest for digest, _ in keys])
+        """Whether some block holds one of these."""
+        return not self._blocks.keys().isdisjoint(keys)
 
     def add(self, block: int, key: BlockKey, generation: int) -> bool:
         """`block` holds `key` from now on. False, and nothing changes, when another one already does."""
