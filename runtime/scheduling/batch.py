@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,7 @@ from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """`tokens` more of `request`, from where it has come to."""
 
     request: Request
@@ -25,8 +25,7 @@ class Row:
         return self.tokens == self.request.remaining
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Rows that run together on one model."""
 
     model_key: str
@@ -35,7 +34,7 @@ class Batch:
     @property
     def tokens(self) -> int:
         """New tokens of all rows."""
-        return sum(row.tokens for row in self.rows)
+        return sum([tokens for _, tokens in self.rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +83,21 @@ def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
 
 def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...]:
     """Hold every slot of what `requests` have computed against their own tokens, now and not at their next launch."""
-    tables, reads = _claims(requests, [len(request.blocks) for request in requests])
+    reckon([request.line for request in requests])
+    doubtful = [request for request in requests if not _is_sound(plane, request)]
+    if not doubtful:
+        return ()
+    tables, reads = _claims(doubtful, [len(request.blocks) for request in doubtful])
     for claim in reads:
         claim.deep = True
     return plane.compare(tables, reads)
+
+
+def _is_sound(plane: TagPlane, request: Request) -> bool:
+    """Whether each slot of its blocks is as claimed, or empty. Where not, `compare` says what is wrong, if anything."""
+    sums = request.line.claimed()
+    blocks, generations = request.line.held(request.blocks, request.generations)[:, : len(sums)]
+    return plane.holds(blocks, generations, sums) and plane.holds_deep(blocks, sums)
 
 
 def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:

@@ -1,7 +1,7 @@
 """Whether the pool can hold one more request, now and as far as one can expect until all of them end."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from runtime.core.env import Env
 from runtime.memory.kv.paged import PagedPool
@@ -15,11 +15,15 @@ class Prospect:
     Blocks that several hold count once; of those that the request would share it needs no second one.
     """
 
-    def __init__(self, pool: PagedPool, free: int, need: int, lives: Sequence[tuple[int, int]], beside: int) -> None:
+    def __init__(
+        self, pool: PagedPool, free: int, need: int, lives: Callable[[], list[tuple[int, int]]], beside: int
+    ) -> None:
         self._pool = pool
         self._free = free
         self._need = need
-        self._lives = lives
+        self._lives_of = lives
+        self._lives: list[tuple[int, int]] = []
+        """Worked out when they are first asked for: mostly blocks are short already now."""
         self._beside = beside
 
     def fits(self, steps: int = 0, taken: int = 0) -> bool:
@@ -29,6 +33,7 @@ class Prospect:
             return True
         if self._need + self._beside > self._free - taken:
             return False
+        self._lives = self._lives or self._lives_of()
         *others, own = self._lives
         lives = [(now + steps, max(0, to_come - steps)) for now, to_come in others] if steps else others
         return peak_blocks((*lives, own), self._pool.block_tokens) <= self._pool.blocks
@@ -59,7 +64,7 @@ class Room:
         shared = len(cached) - pool.index.idle_among(cached)
         need = pool.blocks_for(len(request.tokens) + 1) - shared
         free = count.reclaimable + self._freed(without, cached) + (count.limbo if soon else 0)
-        return Prospect(pool, free, need, self._lives(beside, request, cached), len(beside))
+        return Prospect(pool, free, need, lambda: self._lives(beside, request, cached), len(beside))
 
     def coming(self, need: int) -> bool:
         """Whether `need` blocks are there once the copies in flight are done, so that nobody has to go for them."""

@@ -132,10 +132,9 @@ class Scheduler:
         rows: list[Row] = []
         budget = self._limits.token_budget
         self._make_way()
-        able = [request for request in self.running if request.copying is None]
-        decodes = [request for request in able if request.remaining == 1]
-        prompts = [request for request in able if request.remaining > 1]
-        for request in decodes + prompts:
+        able = [(request, len(request.tokens) - request.computed) for request in self.running if not request.copying]
+        first = [request for request, remaining in able if remaining == 1]
+        for request in first + [request for request, remaining in able if remaining > 1]:
             if request.phase is Phase.RUNNING:  # not preempted by one before it
                 budget -= self._add(request, budget, rows)
         while self.waiting and budget > 0 and len(self.running) < self._limits.seqs_max:
@@ -220,8 +219,9 @@ class Scheduler:
 
     def _chunk(self, request: Request, budget: int) -> int:
         """How much of it to compute: all that remains, or a part that ends at a block's edge."""
-        if request.remaining <= budget:
-            return request.remaining
+        remaining = len(request.tokens) - request.computed
+        if remaining <= budget:
+            return remaining
         end = request.computed + budget
         aligned = end - end % self._pool.block_tokens
         return aligned - request.computed if aligned > request.computed else budget
