@@ -42,7 +42,7 @@ class Ledger:
         """How many hold an item beside the first one; who has one owner is not in it."""
         self._limbo: list[Limbo] = []
         self._completed: deque[Ticket] = deque()
-        self._events: dict[str, deque[str]] = {}
+        self._events: dict[str, list[tuple[int, str]]] = {}
 
     def acquire(self, pool: str, owner: str, items: Sequence[int]) -> bool:
         """`owner` now holds `items` of `pool`. Returns whether nobody held any of them before."""
@@ -131,16 +131,24 @@ class Ledger:
 
     def note(self, owner: str, t_ns: int, text: str) -> None:
         """Remember one line of `owner`'s life; the last few are shown beside a leak."""
-        self._events.setdefault(owner, deque(maxlen=_EVENTS_KEPT)).append(f"{t_ns / 1e9:.3f}s {text}")
+        events = self._events.get(owner)
+        if events is None:
+            self._events[owner] = [(t_ns, text)]
+            return
+        events.append((t_ns, text))
+        if len(events) > _EVENTS_KEPT:
+            del events[0]
 
     def forget(self, owner: str) -> None:
         """`owner` ended. Its history is kept for as long as it still holds something: that is then a leak."""
-        if not any(owner in owners for owners in self._held.values()):
-            self._events.pop(owner, None)
+        for owners in self._held.values():
+            if owner in owners:
+                return
+        self._events.pop(owner, None)
 
     def history(self, owner: str) -> str:
         """The last lines of `owner`'s life, oldest first."""
-        return "; ".join(self._events.get(owner, ()))
+        return "; ".join(f"{t_ns / 1e9:.3f}s {text}" for t_ns, text in self._events.get(owner, ()))
 
     def held(self, pool: str, owner: str) -> list[int]:
         """What `owner` holds of `pool` (a copy)."""

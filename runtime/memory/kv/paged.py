@@ -93,7 +93,7 @@ class PagedPool:
             blocks = free[len(free) - n :]
             del free[len(free) - n :]
             blocks.reverse()
-        if not self.index.spares(blocks):  # freed by mistake while published: at least nobody finds it any more
+        if short < n and not self.index.spares(blocks):  # freed by mistake while published: now nobody finds it
             self.index.forget(blocks)
         if not env.ledger.acquire(self.name, owner, blocks):
             self._given_twice(owner, blocks)

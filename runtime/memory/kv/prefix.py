@@ -18,6 +18,7 @@ was computed is the engine's part (`Scheduler.publish`).
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 
@@ -79,6 +80,7 @@ def _digest(before: bytes, person: bytes = b"") -> bytes:
     return blake2b(before, digest_size=_DIGEST_BYTES, person=person).digest()
 
 
+@lru_cache(maxsize=256)
 def salt_of(group: str, model_key: str, version: str) -> bytes:
     """Where a sequence's chain of digests begins. `version` names weights and quantisation."""
     return _digest(repr((group, model_key, version)).encode())
