@@ -42,6 +42,9 @@ class KeyedModel:
         self._block_tokens = block_tokens
         self._kv: Words = np.zeros(blocks * block_tokens, np.uint64)
         self._key = key_of(seed)
+        self._places: Words = np.zeros(0, np.uint64)
+        """What a place adds to the mix, and what all healthy steps up to it add: made as far as somebody asks."""
+        self._paths = self._places
         self.plain = tuple(Sampled(token) for token in range(VOCABULARY))
         """Each token, drawn without log probabilities."""
 
@@ -72,11 +75,15 @@ class KeyedModel:
     def foresee(self, prompt: Words, answer: int) -> tuple[Words, Ints]:
         """What the KV of a healthy sequence will hold: one word for each token that is fed, its `prompt` (none of them
         SAID or above) and all but the last of `answer` tokens that the model says; and these."""
-        n = len(prompt)
-        places = np.arange(n + answer)
-        states = np.empty(n + answer - 1, np.uint64)
-        np.cumsum(mix(prompt, places[:n]), out=states[:n])
-        states[n:] = states[n - 1] + _squares(places[n : n + 1], places[n + 1 :])
+        n, end = len(prompt), len(prompt) + answer
+        if len(self._places) <= end:
+            places = np.arange(2 * end)
+            self._places, self._paths = places.view(np.uint64) * np.uint64(_PLACE), _squares(places[:1], places)
+        states = np.empty(end - 1, np.uint64)
+        steps = prompt * np.uint64(_TOKEN)
+        steps += self._places[:n]
+        np.cumsum(_scramble(steps), out=states[:n])
+        np.add(self._paths[n + 1 : end], states[n - 1] - self._paths[n : n + 1], out=states[n:])
         return states, following(states[n - 1 :], self._key)
 
     def sampled(self, state: int) -> Sampled:

@@ -128,7 +128,7 @@ class Effects:
         written: list[int] = []
         step, write = going.settled, self._scripts.write
         for request, script, first, end in zip(going.rows, going.scripts, going.firsts, going.ends, strict=True):
-            written += write(request, request.blocks, script, end + step - 1 if step else first, end + done - 1)
+            written += write(request, script, end + step - 1 if step else first, end + done - 1)
             request.line.reach(end + done - 1)
         self._pool.plane.resum(written)
         going.settled = done

@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime.core.work import Sampled
 from runtime.device.keyed import KeyedModel
-from runtime.memory.kv.tag_line import Foreseen, Words
+from runtime.memory.kv.tag_line import Foreseen, Ruler, Words
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Phase, Request
 
@@ -27,13 +27,13 @@ class Script:
 
     __slots__ = ("_checked", "foreseen", "parts", "states", "sums", "tags", "tokens")
 
-    def __init__(self, prompt: bytes, limit: int, model: KeyedModel, block_tokens: int) -> None:
+    def __init__(self, prompt: bytes, limit: int, model: KeyedModel, ruler: Ruler) -> None:
         fed: Words = np.empty(limit - 1, np.uint64)
         fed[: len(prompt)] = np.frombuffer(prompt, np.uint8)
         self.states, answer = model.foresee(fed[: len(prompt)], limit - len(prompt))
         fed[len(prompt) :] = answer[:-1]
         self.tokens = [*prompt, *answer.tolist()]
-        self.foreseen = Foreseen(self.tokens, fed, block_tokens)
+        self.foreseen = Foreseen(self.tokens, fed, ruler)
         self.tags, self.parts, self.sums = self.foreseen.tags, self.foreseen.parts, self.foreseen.sums
         self._checked = 0
 
@@ -60,7 +60,7 @@ class Scripts:
         self._plane = plane
         self._size = plane.block_tokens
         self._kv, self._tags = model.slots, plane.slots
-        self._offsets = np.arange(self._size)
+        self._ruler = Ruler(self._size)
         self._of: dict[str, tuple[Request, Script | None]] = {}
         self._most = _FEW
 
@@ -112,19 +112,30 @@ class Scripts:
             return False
         return all(self._plane.holds_deep(table, np.concatenate(parts)) for table, parts in deep)
 
-    def write(self, request: Request, blocks: Sequence[int], script: Script, first: int, end: int) -> list[int]:
-        """KV and tags of its tokens from place `first` up to `end`; returns the blocks, whose sums are to be made."""
-        size, kv, plane = self._size, self._kv, self._tags
+    def write(self, request: Request, script: Script, first: int, end: int) -> list[int]:
+        """KV and tags of its tokens from place `first` up to `end`; returns the blocks whose sums are to be made."""
+        size, kv, plane, blocks = self._size, self._kv, self._tags, request.blocks
         at, last = first // size, (end - 1) // size
         if at == last:
             slot, stop = (blocks[at] - at) * size + first, (blocks[at] - at) * size + end
             kv[slot:stop] = script.states[first:end]
             plane[slot:stop] = script.tags[first:end]
             return [blocks[at]]
-        touched = list(blocks[at : last + 1])
-        slots = (np.asarray(touched)[:, None] * size + self._offsets).ravel()[first - at * size : end - at * size]
-        kv[slots] = script.states[first:end]
-        plane[slots] = script.tags[first:end]
+        return self._write_many(request, script, first, end)
+
+    def _write_many(self, request: Request, script: Script, first: int, end: int) -> list[int]:
+        """The same over several blocks: those that are written whole are rows, and their sums are known."""
+        size, begin = self._size, -(-first // self._size)
+        whole = slice(begin * size, max(begin, end // size) * size)
+        if whole.start < whole.stop:
+            table = request.line.held(request.blocks, request.generations)[0, begin : end // size]
+            self._model.rows[table] = script.states[whole].reshape(-1, size)
+            self._plane.rows[table] = script.tags[whole].reshape(-1, size)
+            self._plane.wrote(table, script.sums[begin : end // size])
+        touched = []
+        for start, stop in ((first, min(whole.start, end)), (max(whole.stop, first), end)):
+            if start < stop:
+                touched += self.write(request, script, start, stop)
         return touched
 
     def _written(self, request: Request) -> Script | None:
@@ -136,4 +147,4 @@ class Scripts:
         except ValueError:
             return None
         # What only the model says is no prompt: `foresee` would take it for a letter of somebody else.
-        return Script(prompt, request.limit, self._model, self._size) if prompt.isascii() else None
+        return Script(prompt, request.limit, self._model, self._ruler) if prompt.isascii() else None

@@ -28,25 +28,42 @@ class Table(list[int]):
     array: Ints
 
 
+class Ruler:
+    """What depends on places alone: made once, and longer when a longer sequence comes."""
+
+    def __init__(self, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self.mixes: Words = _NOTHING
+        self.weights: Words = _NOTHING
+
+    def reach(self, tokens: int) -> None:
+        """For sequences of so many."""
+        if len(self.mixes) < tokens:
+            places = np.arange(2 * tokens)
+            self.mixes = _at_places(places)
+            self.weights = (places % self.block_tokens + 1).astype(np.uint64)
+
+
 class Foreseen:
     """Lineage, tags and sums of a whole sequence, before all of its tokens have come: one pass over arrays for all."""
 
     __slots__ = ("lineages", "parts", "sums", "tags", "tokens")
 
-    def __init__(self, tokens: list[int], words: Words, block_tokens: int) -> None:
+    def __init__(self, tokens: list[int], words: Words, ruler: Ruler) -> None:
         """`words` are the tokens as an array, which is used up."""
         self.tokens = tokens
-        n = len(words)
-        self.lineages = _mixed(words, np.arange(n)).cumsum()
-        blocks = -(-n // block_tokens)
-        padded: Words = np.zeros((blocks, block_tokens), np.uint64)
-        self.tags = padded.reshape(-1)[:n]
-        self.tags[:] = self.lineages
-        tags_of(self.tags)
-        parts = (padded * np.arange(1, block_tokens + 1, dtype=np.uint64)).cumsum(axis=1)
-        self.parts: Words = parts.reshape(-1)[:n]
+        n, size = len(words), ruler.block_tokens
+        ruler.reach(n)
+        words *= _TOKEN
+        words += ruler.mixes[:n]
+        self.lineages = tags_of(words).cumsum()
+        self.tags = tags_of(self.lineages.copy())
+        totals: Words = np.zeros(n + 1, np.uint64)
+        np.cumsum(self.tags * ruler.weights[:n], out=totals[1:])
+        edges = totals[::size]
+        self.parts: Words = totals[1:] - edges.repeat(size)[:n]
         """By token: the weighted sum of its block up to it."""
-        self.sums: Words = parts[:, -1].copy()
+        self.sums: Words = edges[1:] - edges[:-1]
         """By block, of full ones."""
 
     def lineage(self, tokens: int) -> int:
@@ -149,10 +166,9 @@ class TagLine:
         blocks = -(-self.tokens // self.block_tokens)
         if self._foreseen is None:
             return self._sums[:blocks]
-        sums = self._foreseen.sums[:blocks].copy()
-        if blocks:
-            sums[-1] = self._foreseen.parts[self.tokens - 1]
-        return sums
+        if not self.tokens % self.block_tokens:
+            return self._foreseen.sums[:blocks]
+        return np.concatenate([self._foreseen.sums[: blocks - 1], self._foreseen.parts[self.tokens - 1 : self.tokens]])
 
     def _add(self, first: int, parts: Words) -> None:
         end = first + len(parts)
@@ -231,14 +247,15 @@ def lineages_of(tokens: Ints, positions: Ints, row_starts: Ints, lineages: Words
 
 
 def _mix(tokens: Ints, positions: Ints) -> Words:
-    return _mixed(tokens.astype(np.uint64), positions)
-
-
-def _mixed(words: Words, positions: Ints) -> Words:
+    words = tokens.astype(np.uint64)
     words *= _TOKEN
-    words += positions.view(np.uint64) * _PLACE
-    words += _PLACE  # or token 0 at place 0 would make what an unwritten slot holds
+    words += _at_places(positions)
     return tags_of(words)
+
+
+def _at_places(positions: Ints) -> Words:
+    """One more than a multiple, or token 0 at place 0 would make what an unwritten slot holds."""
+    return positions.view(np.uint64) * _PLACE + _PLACE
 
 
 def tags_of(words: Words) -> Words:

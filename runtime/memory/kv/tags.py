@@ -69,7 +69,11 @@ class TagPlane:
     def resum(self, blocks: Sequence[int]) -> None:
         """Tags of `blocks` came by a copy and not by a launch: make their sums of what lies there now."""
         at = np.asarray(blocks, dtype=np.int64)
-        self._sums[at] = (self.rows[at] * self._weights).sum(axis=1, dtype=np.uint64)
+        self._sums[at] = self._read(at)
+
+    def wrote(self, blocks: Ints, sums: Words) -> None:
+        """All slots of these were written through `slots`, with tags of these sums."""
+        self._sums[blocks] = sums
 
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
         """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
@@ -104,7 +108,7 @@ class TagPlane:
         found = self._sums[blocks]
         if any(deep):
             at = np.flatnonzero(np.repeat(deep, counts))
-            found[at] = (self._tags[blocks[at]] * self._weights).sum(axis=1, dtype=np.uint64)
+            found[at] = self._read(blocks[at])
         claimed = np.concatenate(sums)
         other = found != claimed
         if other.any():
@@ -144,8 +148,12 @@ class TagPlane:
 
     def holds_deep(self, blocks: Ints, sums: Words) -> bool:
         """The same of sums, every slot read."""
-        found = (self._tags[blocks] * self._weights).sum(axis=1, dtype=np.uint64)
-        return not np.count_nonzero(found != sums)
+        return not np.count_nonzero(self._read(blocks) != sums)
+
+    def _read(self, blocks: Ints) -> Words:
+        """Sums of what lies in all slots of these; a product, since it takes a third of the time of a sum."""
+        found: Words = self._tags.take(blocks, 0).dot(self._weights)
+        return found
 
     def stamp(self, work: Work) -> None:
         """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""

@@ -8,9 +8,8 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
 from harness.virtual.world import World
-from runtime.leap import Scripts
+from runtime.leap.script import Script, Scripts
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.request import Request
 
@@ -205,11 +204,11 @@ def test_kv_damaged_behind_the_back_of_the_tags_is_seen_in_tokens(
 ) -> None:
     write, calls = Scripts.write, itertools.count()
 
-    def damage(scripts: Scripts, request: Request, blocks: Sequence[int], *what: Any) -> list[int]:
-        written = write(scripts, request, blocks, *what)
+    def damage(scripts: Scripts, request: Request, script: Script, first: int, end: int) -> list[int]:
+        written = write(scripts, request, script, first, end)
         if next(calls) % 5 == 4:
             size = scripts._plane.block_tokens
-            scripts._model.slots[written[-1] * size + (what[-1] - 1) % size] = 12345
+            scripts._model.slots[request.blocks[(end - 1) // size] * size + (end - 1) % size] = 12345
         return written
 
     monkeypatch.setattr(Scripts, "write", damage)

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 
 from runtime.core.work import Claim, Work
-from runtime.memory.kv.tag_line import Foreseen, reckon
+from runtime.memory.kv.tag_line import Foreseen, Ruler, reckon
 from runtime.memory.kv.tags import TagLine, TagPlane
 
 SIZE = 4
@@ -134,7 +134,7 @@ def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
 
 
 def foresee(tokens: list[int]) -> Foreseen:
-    return Foreseen(tokens, np.asarray(tokens, np.uint64), SIZE)
+    return Foreseen(tokens, np.asarray(tokens, np.uint64), Ruler(SIZE))
 
 
 @given(prompts, prompts, prompts, st.integers(0, 3))
