@@ -181,11 +181,11 @@ class _NoLedger(Ledger):
 
     pool: PagedPool
 
-    def acquire(self, pool: str, owner: str, items: Sequence[int]) -> None:
-        return None
+    def acquire(self, pool: str, owner: str, items: Sequence[int]) -> bool:
+        return True
 
-    def release(self, pool: str, owner: str, items: Sequence[int]) -> None:
-        return None
+    def release(self, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
+        return items
 
     def live(self, pool: str) -> int:
         return self.pool.blocks - len(self.pool._free)
