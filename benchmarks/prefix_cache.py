@@ -5,9 +5,12 @@ python -m benchmarks.prefix_cache [--rounds 7]
 step        one decode step of 32 rows: plan, bind, land, publish; a row crosses a block's edge every 16 steps
 admission   a request of 1155 tokens (Azure's mean) that is given its first row, with nothing and with all cached
 index       its parts for 72 blocks: keys, find, share and release, publish, evict
+pool        all of it for a request of 72 blocks of prompt and 13 of answer, in a pool of 1000 that is always full: the
+            answer's blocks taken and published one by one, as each step ends, and together, as a leap lands
 """
 
 import argparse
+import random
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,6 +24,7 @@ from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import KeyLine, salt_of
+from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS = 16
@@ -39,13 +43,14 @@ class _Deaf:
 
 
 class _Instant:
-    """Every launch is done at once, and nothing is computed."""
+    """Every launch is done at once. Nothing is computed, only tags are written, or the engine would trust no block."""
 
-    def __init__(self, env: Env) -> None:
-        self._env = env
+    def __init__(self, env: Env, plane: TagPlane) -> None:
+        self._env, self._plane = env, plane
 
     def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
         now_ns = self._env.clock.now_ns()
+        self._plane.stamp(work)
         sampled = tuple(None if one is None else Sampled(7) for one in work.sampling)
         ticket = Ticket(work.step, work, now_ns, now_ns, StepResult(sampled))
         self._env.ledger.complete(ticket)
@@ -61,7 +66,8 @@ class _Stage:
         self.env = Env(_Clock(), 0, NullFaults(), Ledger())
         self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS, prefix_cache=cache)
         limits = Limits(token_budget=1 << 20, seqs_max=ROWS, waiting_max=1000)
-        self.engine = Engine(self.env, _Instant(self.env), self.pool, _Deaf(), self.mailbox, limits, Bounds())
+        device = _Instant(self.env, self.pool.plane)
+        self.engine = Engine(self.env, device, self.pool, _Deaf(), self.mailbox, limits, Bounds())
         self._asked = 0
 
     def submit(self, prompt: Sequence[int], max_tokens: int) -> None:
@@ -115,11 +121,8 @@ def index_parts(requests: int = 20) -> dict[str, float]:
             do(row)
         return (time.thread_time() - start) / requests / count * 1e9
 
-    def publish(row: int) -> None:
-        for block, generation, key in zip(*tables[row], lines[row].reach(prompts[row], count), strict=True):
-            pool.publish("", block, generation, key)
-
-    found = {"keys": per_block(lambda row: lines[row].reach(prompts[row], count)), "publish": per_block(publish)}
+    found = {"keys": per_block(lambda row: lines[row].reach(prompts[row], count))}
+    found["publish"] = per_block(lambda row: pool.publish_all("", *tables[row], lines[row].reach(prompts[row], count)))
     found["release"] = per_block(lambda row: pool.release(str(row), tables[row][0], None))
     found["find"] = per_block(lambda row: pool.index.find(lines[row].reach(prompts[row], count)))
     found["share"] = per_block(lambda row: pool.share(str(row), tables[row][0]))
@@ -127,6 +130,31 @@ def index_parts(requests: int = 20) -> dict[str, float]:
         pool.release(str(row), tables[row][0], None)
     found["evict and take"] = per_block(lambda row: pool.take(str(row), count))
     return found
+
+
+def pool_alone(together: bool, requests: int = 300) -> float:
+    """Microseconds a request, once the pool is full."""
+    pool, chance, start = _Stage(cache=True, blocks=1000).pool, random.Random(1), 0.0
+    prompts = [chance.choices(range(256), k=(72 + 13) * BLOCK_TOKENS) for _ in range(requests + 40)]
+    for at, tokens in enumerate(prompts):
+        if at == 40:
+            start = time.thread_time()
+        line = KeyLine(BLOCK_TOKENS, salt_of("", "", ""))
+        keys = line.reach(tokens, 72)
+        assert not pool.index.find(keys)
+        taken, generations = pool.take("one", 72)
+        pool.publish_all("one", taken, generations, keys)
+        blocks = list(taken)
+        if together:
+            taken, generations = pool.take_each(["one"] * 13)
+            pool.publish_each(taken, generations, line.reach(tokens, 85)[72:])
+            blocks += taken
+        for full in () if together else range(73, 86):
+            taken, generations = pool.take("one", 1)
+            pool.publish_all("one", taken, generations, line.reach(tokens, full)[full - 1 :])
+            blocks += taken
+        pool.release("one", blocks, None)
+    return (time.thread_time() - start) / requests * 1e6
 
 
 def main() -> None:
@@ -142,6 +170,9 @@ def main() -> None:
     off, miss, hit = (min(run[at] for run in runs) for at in range(3))
     print(f"request of {PROMPT} tokens, us         off {off:7.1f}  miss {miss:7.1f}  hit {hit:7.1f}")
     parts = [index_parts() for _ in rounds]
+    alone = [(pool_alone(False), pool_alone(True)) for _ in rounds]
+    one_by_one, together = (min(each[at] for each in alone) for at in range(2))
+    print(f"the pool alone, us a request           one by one {one_by_one:7.1f}  together {together:7.1f}")
     print("ns a block: " + ", ".join(f"{name} {min(each[name] for each in parts):.0f}" for name in parts[0]))
 
 
