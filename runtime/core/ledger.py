@@ -162,6 +162,10 @@ class Ledger:
         """How many hold each item of `pool`; who is held by nobody is not in it."""
         return Holders(self._live[pool], self._more[pool])
 
+    def has_shared(self, pool: str) -> bool:
+        """Whether some item of `pool` has more than one owner."""
+        return bool(self._more[pool])
+
     def in_limbo(self, pool: str) -> int:
         """Items of `pool` that wait for a ticket and that nobody holds."""
         if not self._limbo:

@@ -99,7 +99,7 @@ class Effects:
 
     def count(self, going: Leapt, done: int) -> None:
         steps, engine = done - going.done, self._engine
-        if going.done == 0:
+        if going.done == 0 and not going.is_plain:
             self._first(going)
         for request, end in zip(going.rows, going.ends, strict=True):
             request.computed = end + done - 1
@@ -113,8 +113,6 @@ class Effects:
         engine._scheduler.learn(going.batch, end_ns - going.ticket.launched_ns)
         for request, first, end in zip(going.rows, going.firsts, going.ends, strict=True):
             prompt = len(request.submit.prompt)
-            if end - first == 1 and first >= prompt:
-                continue
             request.doubted = first < prompt <= end
             if end >= prompt and request.first_ns is None:
                 request.first_ns = end_ns

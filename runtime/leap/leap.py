@@ -93,9 +93,11 @@ class Leap:
         if not self._price_first(going, step):
             return None
         size = self._pool.block_tokens
+        writes: list[int] = []
         for one, first in zip(rows, going.firsts, strict=True):
-            self._pool.check_writes(one.blocks[first // size :])
+            writes += one.blocks[first // size :]
             one.doubted = False
+        self._pool.check_writes(writes)
         self._going = going
         return going.ticket
 
@@ -173,13 +175,17 @@ class Leap:
     def _price_first(self, going: Leapt, step: int) -> bool:
         """The end of step 1 and of as many behind it as come before the next thing planned. False: it is late, which is
         an event of its own."""
-        decodes = [end for first, end in zip(going.firsts, going.ends, strict=True) if end - first == 1]
         rows, now_ns = len(going.rows), self._time.now_ns()
-        if len(decodes) == rows:
-            cost_ns = self._costs.decode_ns(step, rows, sum(decodes))
+        if going.is_plain:
+            cost_ns = self._costs.decode_ns(step, rows, sum(going.ends))
         else:
+            decodes = [end for first, end in zip(going.firsts, going.ends, strict=True) if end - first == 1]
             prompt_tokens = sum(going.ends) - sum(going.firsts) - len(decodes)
-            cost_ns = self._costs.mixed_ns(step, prompt_tokens, len(decodes), sum(decodes))
+            cost_ns = (
+                self._costs.mixed_ns(step, prompt_tokens, len(decodes), sum(decodes))
+                if prompt_tokens
+                else self._costs.decode_ns(step, rows, sum(decodes))
+            )
         if cost_ns >= self._late_ns:
             return False
         going.ends_ns.append(now_ns + cost_ns)

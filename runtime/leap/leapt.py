@@ -23,6 +23,7 @@ class Leapt:
         "ends_ns",
         "firsts",
         "is_cut",
+        "is_plain",
         "left",
         "most",
         "names",
@@ -44,6 +45,10 @@ class Leapt:
         self.ends = [one.computed + row.tokens for one, row in zip(self.rows, batch.rows, strict=True)]
         self.samples = [end == len(one.tokens) for one, end in zip(self.rows, self.ends, strict=True)]
         """By row, whether a token is drawn in step 1."""
+        self.is_plain = sum(self.ends) - sum(self.firsts) == len(self.rows) and None not in [
+            one.first_ns for one in self.rows
+        ]
+        """Whether nothing but decode is in it."""
         self.rooms = rooms
         self.left = left
         self.most = most

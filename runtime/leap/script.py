@@ -40,7 +40,7 @@ class Script:
     def holds(self, request: Request) -> bool:
         """Whether it has gone by the script so far, and will be claimed by it."""
         tokens, checked = request.tokens, self._checked
-        if len(tokens) > checked:
+        if len(tokens) != checked:
             if tokens[checked:] != self.tokens[checked : len(tokens)]:
                 return False
             self._checked = len(tokens)
@@ -115,28 +115,30 @@ class Scripts:
     def write(self, request: Request, script: Script, first: int, end: int) -> list[int]:
         """KV and tags of its tokens from place `first` up to `end`; returns the blocks whose sums are to be made."""
         size, kv, plane, blocks = self._size, self._kv, self._tags, request.blocks
-        at, last = first // size, (end - 1) // size
-        if at == last:
-            slot, stop = (blocks[at] - at) * size + first, (blocks[at] - at) * size + end
-            kv[slot:stop] = script.states[first:end]
-            plane[slot:stop] = script.tags[first:end]
-            return [blocks[at]]
-        return self._write_many(request, script, first, end)
-
-    def _write_many(self, request: Request, script: Script, first: int, end: int) -> list[int]:
-        """The same over several blocks: those that are written whole are rows, and their sums are known."""
-        size, begin = self._size, -(-first // self._size)
-        whole = slice(begin * size, max(begin, end // size) * size)
-        if whole.start < whole.stop:
-            table = request.line.held(request.blocks, request.generations)[0, begin : end // size]
-            self._model.rows[table] = script.states[whole].reshape(-1, size)
-            self._plane.rows[table] = script.tags[whole].reshape(-1, size)
-            self._plane.wrote(table, script.sums[begin : end // size])
         touched = []
-        for start, stop in ((first, min(whole.start, end)), (max(whole.stop, first), end)):
-            if start < stop:
-                touched += self.write(request, script, start, stop)
+        if end - first > 4 * size:
+            first = self._write_rows(request, script, first, end)
+        while first < end:
+            at = first // size
+            stop, shift = min(end, at * size + size), (blocks[at] - at) * size
+            kv[first + shift : stop + shift] = script.states[first:stop]
+            plane[first + shift : stop + shift] = script.tags[first:stop]
+            touched.append(blocks[at])
+            first = stop
         return touched
+
+    def _write_rows(self, request: Request, script: Script, first: int, end: int) -> int:
+        """All blocks but the last few tokens, as rows; their sums are known. Returns where it has come to."""
+        size = self._size
+        begin, stop = -(-first // size), end // size
+        if first < begin * size:
+            self._plane.resum(self.write(request, script, first, begin * size))
+        table = request.line.held(request.blocks, request.generations)[0, begin:stop]
+        whole = slice(begin * size, stop * size)
+        self._model.rows[table] = script.states[whole].reshape(-1, size)
+        self._plane.rows[table] = script.tags[whole].reshape(-1, size)
+        self._plane.wrote(table, script.sums[begin:stop])
+        return stop * size
 
     def _written(self, request: Request) -> Script | None:
         submit = request.submit

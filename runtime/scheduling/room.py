@@ -82,6 +82,8 @@ class Room:
     def _lives(self, beside: Sequence[Request], request: Request, cached: Sequence[int]) -> list[tuple[int, int]]:
         """(tokens now, tokens to come) of each, `request` last. A block that several hold counts for the one of them
         that lives longest."""
+        if not cached and not self._env.ledger.has_shared(self._pool.name):
+            return [(len(one.tokens), self._to_come(one)) for one in (*beside, request)]
         lives = [(one, one.blocks, self._to_come(one)) for one in beside]
         lives.append((request, list(cached), self._to_come(request)))
         seen: set[int] = set()
