@@ -71,6 +71,7 @@ class Effects:
             for one, block, generation in zip(takers, blocks, generations, strict=True):
                 one.blocks.append(block)
                 one.generations.append(generation)
+                one.line.grow(one.blocks, one.generations)
 
     def _publish(self, going: Leapt, edges: Sequence[tuple[int, int, int]], keys: list[BlockKey]) -> None:
         blocks: list[int] = []

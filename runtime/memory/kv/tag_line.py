@@ -161,6 +161,15 @@ class TagLine:
         self._view = self._held[:, :now]
         return self._view
 
+    def grow(self, table: list[int], generations: list[int]) -> None:
+        """One block was added to these. Only saves time: `held` sees by itself what is new."""
+        was = len(self._blocks)
+        if len(table) == was + 1 and was < self._held.shape[1]:
+            self._blocks.append(table[was])
+            self._generations.append(generations[was])
+            self._held[0, was], self._held[1, was] = table[was], generations[was]
+            self._view = self._held[:, : was + 1]
+
     def claimed(self) -> Words:
         """Per block, what its tokens make of it. Reckon first."""
         blocks = -(-self.tokens // self.block_tokens)

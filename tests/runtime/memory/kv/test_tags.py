@@ -194,3 +194,17 @@ def test_a_first_token_of_id_0_is_not_what_an_unwritten_slot_holds() -> None:
     generations = plane.hand_out([1])
     (breach,) = plane.compare([[1]], [Claim("a", generations, line.sums, 1)])
     assert (breach.block, breach.what) == (1, "content")
+
+
+def test_a_block_that_is_told_of_changes_nothing_that_is_held_later():
+    line, blocks, generations = TagLine(SIZE), [3], [1]
+    assert line.held(blocks, generations).tolist() == [[3], [1]]
+    blocks.append(4)
+    generations.append(1)
+    line.grow(blocks, generations)
+    assert line.held(blocks, generations).tolist() == [[3, 4], [1, 1]]
+    blocks[0] = 7
+    blocks.append(5)
+    generations.append(9)
+    line.grow(blocks, generations)
+    assert line.held(blocks, generations).tolist() == [[7, 4, 5], [1, 1, 9]]
