@@ -27,7 +27,7 @@ def first_launch_frees_it(sound: Function) -> Function:
 
 
 def held_stays_in_line(sound: Function) -> Function:
-    return lambda self, block: self._entries[block][1]
+    return lambda self, block: self._generations[block]
 
 
 def one_too_many_is_evicted(sound: Function) -> Function:

@@ -68,7 +68,7 @@ class PagedPool:
         self.name = name
         self.prefix_cache = prefix_cache
         self.version = version
-        self.index = PrefixIndex()
+        self.index = PrefixIndex(blocks)
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.plane = TagPlane(blocks, block_tokens)

@@ -18,8 +18,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     add_all, evict, forget = PrefixIndex.add_all, PrefixIndex.evict, PrefixIndex.forget
 
     def _knows(self, key):
-        entry = self._entries.get(self._blocks.get(key))
-        return entry is not None and entry[0] == key
+        return key in self._blocks and self._keys[self._blocks[key]] == key
 
     def _find(self, keys):
         return [self._blocks[key] for key in itertools.takewhile(self.knows, keys)]

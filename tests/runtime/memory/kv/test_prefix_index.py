@@ -8,7 +8,7 @@ from hypothesis import given
 from runtime.memory.kv import prefix
 from runtime.memory.kv.prefix import BlockKey, KeyLine, PrefixIndex, salt_of
 
-SIZE = 4
+SIZE, BLOCKS = 4, 20
 SALT = salt_of("", "", "v1")
 TOKENS = [0, 1, 255, 256, 70000]
 tokens = st.builds(  # most of them begin with small ones, and two runs and a half end anywhere
@@ -23,7 +23,7 @@ def keys(tokens: Sequence[int], salt: bytes = SALT) -> list[BlockKey]:
 
 
 def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
-    index = PrefixIndex()
+    index = PrefixIndex(BLOCKS)
     for block, key in blocks:
         assert index.add(block, key, generation=block * 10)
         index.rest(block)
@@ -140,7 +140,7 @@ def test_small_and_large_tokens_of_the_same_bytes_never_make_the_same_key(one, o
 
 def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
     a, b, c = keys(range(12))
-    index = PrefixIndex()
+    index = PrefixIndex(BLOCKS)
     for block, key in ((5, a), (6, b), (7, c)):
         index.add(block, key, 1)
     assert index.rest_all([7, 3, 5, 9]) == [3, 9]
