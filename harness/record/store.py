@@ -1,6 +1,7 @@
 """The history's file: opening it, and writing rows so that states of one thing replace each other."""
 
 import sqlite3
+from itertools import chain
 from pathlib import Path
 
 from assertions.schema import HISTORY_VERSION, create
@@ -38,8 +39,17 @@ def write_rows(connection: sqlite3.Connection, table: str, rows: list[tuple[Valu
             connection.execute(f"DELETE FROM {table} WHERE {match}", row[:width])  # noqa: S608
             connection.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
         return
-    connection.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)  # noqa: S608
+    places = f"({','.join('?' * len(rows[0]))})"
+    at_once = _PARAMETERS_MAX // len(rows[0])
+    whole = len(rows) // at_once * at_once
+    insert = f"INSERT INTO {table} VALUES {','.join([places] * at_once)}"  # noqa: S608
+    for at in range(0, whole, at_once):  # one statement for many rows: half the time of one for each
+        connection.execute(insert, list(chain.from_iterable(rows[at : at + at_once])))
+    connection.executemany(f"INSERT INTO {table} VALUES {places}", rows[whole:])  # noqa: S608
 
+
+_PARAMETERS_MAX = 999
+"""Of a statement; every SQLite takes so many."""
 
 # Tables whose rows are states of one thing, and the leading columns that name the thing: the last state stands.
 # A `persist` fault that a restarted server arms again is another arming of the same occurrence: each keeps its row.

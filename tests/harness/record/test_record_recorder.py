@@ -16,6 +16,8 @@ from assertions.schema import HISTORY_VERSION, TABLES
 from harness.record.canary import Answer, Reference
 from harness.record.digest import digest, table_digests
 from harness.record.recorder import HistoryFull, Recorder
+from harness.record.rows import Value
+from harness.record.store import open_history, write_rows
 from harness.record.tail import FileShrank, read_piece
 
 START = 1_000_000
@@ -197,6 +199,15 @@ def test_typed_calls_write_what_the_harness_sees(tmp_path: Path) -> None:
     assert read(tmp_path, "SELECT t_ns, value FROM sample") == [(5, 0.25)]
     assert read(tmp_path, "SELECT t_ns, dur_ns, graph FROM step") == [(6, 2, None)]
     assert read(tmp_path, "SELECT t_ns FROM mark") == [(7,), (8,)]
+
+
+@pytest.mark.parametrize("number", [1, 332, 333, 334, 666, 1000])
+def test_rows_that_come_together_are_all_written_in_their_order(tmp_path: Path, number: int) -> None:
+    connection = open_history(tmp_path / "run.sqlite")
+    rows: list[tuple[Value, ...]] = [(at % 14, at, at / 2) for at in range(number)]
+    write_rows(connection, "sample", rows)
+    assert connection.execute("SELECT * FROM sample ORDER BY rowid").fetchall() == rows
+    connection.close()
 
 
 def test_a_column_that_does_not_exist_is_our_mistake(tmp_path: Path) -> None:
