@@ -6,10 +6,11 @@ a run that stopped and went on again changes nothing. Rows come lazily, so hours
 
 import hashlib
 import math
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from scenarios import traces
 from scenarios.laws import Law
@@ -18,20 +19,24 @@ from scenarios.profiles import profile_of
 
 PREFIXES: Final = 4  # how many common prefixes a load with shared_prefix has
 FOREVER: Final = (0.0, math.inf)
+_EIGHT_WORDS: Final = struct.Struct(">8Q").unpack
+_UNIT: Final = 2.0**-53
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A stretch of a prompt: `tokens` tokens drawn in order from `seed`. Equal seeds give equal beginnings."""
 
     seed: int
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask:
-    """One request. `cancel_at` is "queued", "prefill", "token N" or None; such a request always streams when it is
-    cancelled at a token. `shared_prefix` names what its first `prefix_tokens` tokens have in common with others."""
+    """One request; not frozen, which would double what it costs to make a million of them.
+
+    `cancel_at` is "queued", "prefill", "token N" or None; such a request always streams when it is cancelled at a
+    token. `shared_prefix` names what its first `prefix_tokens` tokens have in common with others.
+    """
 
     n: int
     prompt_tokens: int
@@ -46,14 +51,14 @@ class Ask:
     """The prompt, first token first; the parts add up to `prompt_tokens`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrival(Ask):
     """A request that comes at `t_s` seconds after the start of the load, whatever became of those before it."""
 
     t_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn(Ask):
     """A request of a closed-loop user, sent `think_s` seconds after the reply to the one before it."""
 
@@ -127,10 +132,15 @@ class _Draws:
 
     def __init__(self, seed: int, load_id: str, n: int) -> None:
         digest = hashlib.blake2b(f"{seed}/{load_id}/{n}".encode(), digest_size=64, person=b"seatrial-load").digest()
-        words = [int.from_bytes(digest[at : at + 8], "big") for at in range(0, 64, 8)]
-        uniform = [(word >> 11) * 2.0**-53 for word in words]
-        self.gap, self.prompt, self.output, self.cancel, self.stream, self.malformed, self.prefix = uniform[:7]
-        self.prompt_seed = words[7] >> 1  # fits a signed 64-bit column
+        gap, prompt, output, cancel, stream, malformed, prefix, prompt_seed = _EIGHT_WORDS(digest)
+        self.gap = (gap >> 11) * _UNIT
+        self.prompt = (prompt >> 11) * _UNIT
+        self.output = (output >> 11) * _UNIT
+        self.cancel = (cancel >> 11) * _UNIT
+        self.stream = (stream >> 11) * _UNIT
+        self.malformed = (malformed >> 11) * _UNIT
+        self.prefix = (prefix >> 11) * _UNIT
+        self.prompt_seed = prompt_seed >> 1  # fits a signed 64-bit column
 
 
 _Row = traces.ReplayRow | None
