@@ -184,16 +184,16 @@ class Crowd:
     # -- one request --------------------------------------------------------------------------------------------------
 
     def _asked(self, load: Load, ask: Ask) -> Asked:
-        parts = [(part.seed, part.tokens) for part in ask.parts]
         kind = "malformed" if ask.malformed else "probe" if load.probe else "load"
+        parts = "/".join([f"{seed:016x}.{count}" for seed, count in ask.parts])
         return Asked(
             id=f"{load.id}-{ask.n}",
             load=load.id,
             kind=kind,
             group=load.group,
             plan_row=ask.n,
-            prompt=tuple(prompt_tokens(parts)),
-            prompt_sha="malformed" if ask.malformed else "/".join(f"{seed:016x}.{count}" for seed, count in parts),
+            prompt=tuple(prompt_tokens(ask.parts)),
+            prompt_sha="malformed" if ask.malformed else parts,
             output_tokens=ask.output_tokens,
             stream=ask.stream,
             timeout_s=load.timeout,
@@ -253,7 +253,9 @@ class Crowd:
     def _will_tire(self, client: Client) -> None:
         """One thing planned for all who wait equally long: one each would interrupt every leap of the engine."""
         patience_s = client.asked.timeout_s
-        waiting = self._patient.setdefault(patience_s, deque())
+        waiting = self._patient.get(patience_s)
+        if waiting is None:
+            waiting = self._patient[patience_s] = deque()
         waiting.append(client)
         if len(waiting) == 1:
             self.time.at(client.sent_ns + round(patience_s * SECOND), lambda: self._tire(patience_s))
