@@ -1,24 +1,23 @@
-"""The load of a virtual run: who asks, when, and for what. Open arrivals come lazily, one pending a run.
+"""The load of a virtual run: who asks, when, and for what. Open arrivals come lazily, one is planned at a time.
 
 What LoadProcess is to a live trial: `begin`, `pause`, `resume`, `stop`; `idle` and `finished` tell. The schedule is
 the same absolute one, and stands still during a pause (harness.load.timeline).
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from harness.load.breaker import Gate
-from harness.load.cancel import parse_cancel
 from harness.load.config import CanaryConfig
 from harness.load.outcome import End, Outcome
 from harness.load.timeline import Timeline
+from harness.virtual.asked import canary_asked, load_asked, open_asked
 from harness.virtual.client import Asked, Client, request_row
 from harness.virtual.rows import SECOND, Rows
 from runtime.device.keyed import prompt_tokens
 from runtime.device.virtual_time import VirtualTime
-from scenarios.arrivals import Arrival, Ask, Turn, arrivals, seed_of, turns
+from scenarios.arrivals import Turn, turns
 from scenarios.load import Load
 
 CANARY_SLOTS = 4
@@ -66,15 +65,14 @@ class Crowd:
     _patient: dict[float, deque[Client]] = field(default_factory=dict)
     """By patience, in order of sending: who waits, and some who have ended."""
     _timeline: Timeline = field(default_factory=Timeline)
-    _pending: tuple[float, Load, Arrival] | None = None
+    _pending: tuple[float, Asked] | None = None
     _canaries: int = 0
     _round: int = 0
     """Counts pauses and the stop: what was planned before them no longer counts."""
     _stopping: bool = False
 
     def __post_init__(self) -> None:
-        streams = [_stream(load, self.seed) for load in self.loads if load.arrivals != "closed"]
-        self._schedule = heapq.merge(*streams, key=lambda due: due[0])
+        self._schedule = open_asked(self.loads, self.seed)
         self._most = {load.id: load.in_flight_max for load in self.loads} | {"canary": CANARY_SLOTS}
         self._named = {load.id: load for load in self.loads}
 
@@ -134,8 +132,8 @@ class Crowd:
 
     def _arrive(self) -> None:
         assert self._pending is not None
-        t_s, load, row = self._pending
-        self._offer(self._asked(load, row), self._timeline.due_ns(t_s))
+        t_s, asked = self._pending
+        self._offer(asked, self._timeline.due_ns(t_s))
         self._pending = next(self._schedule, None)
         self._plan_arrival()
 
@@ -175,31 +173,13 @@ class Crowd:
             self._waiting.append(user)
             return
         assert user.next is not None
-        asked = self._asked(user.load, user.next)
+        asked = load_asked(user.load, user.next, tuple(prompt_tokens(user.next.parts)))
         self._users[asked.id] = user
         if not self._offer(asked, self.time.now_ns()):
             self._users.pop(asked.id)
             self._think(user, AFTER_FAILURE_S)
 
     # -- one request --------------------------------------------------------------------------------------------------
-
-    def _asked(self, load: Load, ask: Ask) -> Asked:
-        kind = "malformed" if ask.malformed else "probe" if load.probe else "load"
-        parts = "/".join([f"{seed:016x}.{count}" for seed, count in ask.parts])
-        return Asked(
-            id=f"{load.id}-{ask.n}",
-            load=load.id,
-            kind=kind,
-            group=load.group,
-            plan_row=ask.n,
-            prompt=tuple(prompt_tokens(ask.parts)),
-            prompt_sha="malformed" if ask.malformed else parts,
-            output_tokens=ask.output_tokens,
-            stream=ask.stream,
-            timeout_s=load.timeout,
-            cancel=parse_cancel(ask.cancel_at),
-            cancel_at=ask.cancel_at,
-        )
 
     def _offer(self, asked: Asked, intended_ns: int) -> bool:
         """Send it now. A full pool counts a dropped arrival; nothing waits. False: it was not sent."""
@@ -274,29 +254,3 @@ class Crowd:
         for client in list(self._open.values()):
             self.hang_up(client, End.STOPPED)
         self.finished = True
-
-
-def canary_asked(canary: CanaryConfig, seed: int, number: int) -> Asked:
-    """The nth canary: fixed prompts in turn, greedy, with log probabilities."""
-    index = number % canary.prompts
-    part = (seed_of(f"{seed}/canary/{index}"), canary.prompt_tokens)
-    return Asked(
-        id=f"canary-{number}",
-        load="canary",
-        kind="canary",
-        group=canary.group,
-        plan_row=number,
-        prompt=tuple(prompt_tokens([part])),
-        prompt_sha=f"{part[0]:016x}.{part[1]}",
-        output_tokens=canary.output_tokens,
-        stream=True,
-        timeout_s=canary.timeout_s,
-        cancel=None,
-        cancel_at=None,
-        logprobs=canary.logprobs,
-    )
-
-
-def _stream(load: Load, seed: int) -> Iterator[tuple[float, Load, Arrival]]:
-    for row in arrivals(load, seed):
-        yield row.t_s, load, row
