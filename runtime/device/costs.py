@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,11 +20,11 @@ import numpy as np
 from runtime.core.work import Work
 from runtime.device.keyed import scramble_one
 from runtime.device.stretch import FLOOR_NS as FLOOR_NS
-from runtime.device.stretch import STEPS_MAX, Curve, Jitter, curve_of, jittered
+from runtime.device.stretch import STEPS_MAX, Jitter, curve_of
 
 DEFAULT = "cpu-default"
-_CURVES_MAX = 1_000
-"""Of 4 KiB each."""
+_CURVES_MAX = 500
+"""Of 16 KiB each."""
 
 
 class Costs(Protocol):
@@ -74,8 +73,8 @@ class CostTable:
         `curve`: that of `decode_rows`, where it is known."""
         cost = float(self.launch_ns)
         if prompt_tokens:
-            points = [tokens for tokens, _ in self.prefill]
-            cost += _line(points, [ns for _, ns in self.prefill], prompt_tokens) - self.launch_ns
+            tokens, ns = zip(*self.prefill, strict=True)
+            cost += _line(tokens, ns, prompt_tokens) - self.launch_ns
         if decode_rows:
             cost += _line(self.decode_context, curve or self.decode_curve(decode_rows), context) - self.launch_ns
         return max(FLOOR_NS, round(cost))
@@ -102,8 +101,8 @@ class Priced:
         self._jitter = Jitter(scramble_one(seed & ((1 << 64) - 1)), table.jitter)
         self._measured: dict[int, list[float]] = {}
         """Of the table, by rows."""
-        self._curves: dict[tuple[int, int], Curve] = {}
-        """By rows, and context in steps of STEPS_MAX."""
+        self._curves: dict[tuple[int, int], list[float]] = {}
+        """By rows and first context."""
 
     def cost_ns(self, work: Work) -> int:
         """See Costs."""
@@ -131,25 +130,29 @@ class Priced:
         """When decode launches of the same rows end, the first of them at `at_ns`, one behind the other: up to `most`
         (STEPS_MAX at most), or the first that ends after `until_ns`, and none that takes `late_ns` or longer."""
         context = context_sum // rows
-        curve = self._curve(rows, context)
-        if until_ns is not None:
-            most = min(most, max(0, until_ns - at_ns) // curve.least + 1)
-        at = context - curve.first
-        costs_ns = jittered(curve.costs[at : at + most], self._jitter.factors(step, most))
-        if curve.most >= late_ns:
-            late = np.flatnonzero(costs_ns >= late_ns)
-            costs_ns = costs_ns[: late[0]] if len(late) else costs_ns
-        ends = list(accumulate(costs_ns.astype(np.int64).tolist(), initial=at_ns))[1:]
-        return ends if until_ns is None else ends[: bisect_right(ends, until_ns) + 1]
+        at = context % STEPS_MAX
+        costs, factors = self._curve(rows, context - at)[at : at + most], self._jitter.factors(step, most)
+        ends: list[int] = []
+        for cost, factor in zip(costs, factors, strict=True):
+            cost_ns = round(cost * factor)
+            if cost_ns < FLOOR_NS:
+                cost_ns = FLOOR_NS
+            if cost_ns >= late_ns:
+                break
+            at_ns += cost_ns
+            ends.append(at_ns)
+            if until_ns is not None and at_ns > until_ns:
+                break
+        return ends
 
-    def _curve(self, rows: int, context: int) -> Curve:
-        key = (rows, context // STEPS_MAX)
-        curve = self._curves.get(key)
+    def _curve(self, rows: int, first: int) -> list[float]:
+        """Costs from context `first` on, a multiple of STEPS_MAX."""
+        curve = self._curves.get((rows, first))
         if curve is None:
             if len(self._curves) >= _CURVES_MAX:
                 self._curves.clear()
-            measured_ns, first = self._measured_of(rows), key[1] * STEPS_MAX
-            curve = self._curves[key] = curve_of(self.table.decode_context, measured_ns, first, self.table.jitter)
+            curve = curve_of(self.table.decode_context, self._measured_of(rows), first)
+            self._curves[rows, first] = curve
         return curve
 
     def _measured_of(self, rows: int) -> list[float]:

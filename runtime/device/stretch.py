@@ -1,15 +1,14 @@
-"""Prices of decode launches one behind the other, all in one pass: the same integers as each by itself, to the bit.
+"""What decode launches one behind the other cost: the same integers as each by itself, to the bit.
 
     cost of step s = round(what the table says for its context * what jitter makes of step s)
 
-Along a stretch the rows stay and each has a token more, so the mean context grows by one a step: both factors are
-slices of arrays that are worked out once, some hundred contexts and some thousand steps at a time.
+Along a stretch the rows stay and each has a token more, so the mean context grows by one a step. Both factors are
+slices of what is worked out once by arrays, some hundred contexts and some thousand steps at a time; what is left for a
+step is a product and its rounding. A loop does these: between two turns of an engine the six operations on arrays that
+would do them cost more, up to the longest stretch there is.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 STEPS_MAX = 256
 """The longest stretch."""
@@ -19,9 +18,6 @@ _BLOCK = 4096
 """Steps whose jitter is worked out at once."""
 _GOLDEN = 0x9E3779B97F4A7C15
 _53_BITS = (1 << 53) - 1
-_FLOOR = np.float64(FLOOR_NS)
-
-Floats = npt.NDArray[np.float64]
 
 
 class Jitter:
@@ -30,42 +26,31 @@ class Jitter:
 
     def __init__(self, seed: int, share: float) -> None:
         """`seed` has 64 bits; `share` is half the width of the spread."""
-        self.share = share
+        self._share = share
         self._seed = seed
         self._block = -1
-        self._factors: Floats = np.empty(0)
+        self._factors: list[float] = []
 
     def factor(self, step: int) -> float:
         """Of one step."""
         unit = ((step * _GOLDEN + self._seed) >> 11 & _53_BITS) * 2.0**-52 - 1.0
-        return 1.0 + self.share * unit
+        return 1.0 + self._share * unit
 
-    def factors(self, step: int, n: int) -> Floats:
-        """Of `n` steps from this one on; a view."""
+    def factors(self, step: int, n: int) -> list[float]:
+        """Of `n` steps from this one on."""
         assert n <= STEPS_MAX, f"a stretch of {n} steps is longer than {STEPS_MAX}"
         block, at = divmod(step, _BLOCK)
         if block != self._block:
             steps = np.arange(step - at, step - at + _BLOCK + STEPS_MAX, dtype=np.uint64)
             words = steps * np.uint64(_GOLDEN) + np.uint64(self._seed) >> np.uint64(11)
             units = words.astype(np.float64) * 2.0**-52 - 1.0
-            self._block, self._factors = block, 1.0 + self.share * units
+            self._block, self._factors = block, (1.0 + self._share * units).tolist()
         return self._factors[at : at + n]
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """What the table says of decode launches of one number of rows: costs in ns from context `first` on, twice
-    STEPS_MAX of them; a stretch that begins in the first half lies in it. `least`, `most`: the bounds of its costs once
-    they are jittered."""
-
-    first: int
-    costs: Floats
-    least: int
-    most: float
-
-
-def curve_of(contexts: tuple[int, ...], measured_ns: list[float], first: int, share: float) -> Curve:
-    """The curve through costs that were measured at `contexts`; `costs._line` does one of them."""
+def curve_of(contexts: tuple[int, ...], measured_ns: list[float], first: int) -> list[float]:
+    """What decode launches of some rows cost from context `first` on, before jitter: whole ns, for twice STEPS_MAX
+    contexts, so that a stretch which begins in the first half lies in it. `costs._line` does one of them."""
     xs, ys, x = np.asarray(contexts), np.asarray(measured_ns, np.float64), np.arange(first, first + 2 * STEPS_MAX)
     if len(xs) == 1:
         costs = np.full(len(x), ys[0])
@@ -73,13 +58,5 @@ def curve_of(contexts: tuple[int, ...], measured_ns: list[float], first: int, sh
         at = np.clip(np.searchsorted(xs, x, "right"), 1, len(xs) - 1)
         slopes = (ys[at] - ys[at - 1]) / (xs[at] - xs[at - 1])
         costs = np.maximum(0.0, ys[at - 1] + slopes * (x - xs[at - 1]))
-    costs = np.maximum(_FLOOR, np.rint(costs))
-    low, high = float(costs.min()) * (1.0 - share), float(costs.max()) * (1.0 + share)
-    return Curve(first, costs, max(FLOOR_NS, int(low) - 1), high + 1.0)
-
-
-def jittered(costs: Floats, factors: Floats) -> Floats:
-    """Whole nanoseconds: half to even, as Python rounds."""
-    found = costs * factors
-    np.rint(found, out=found)
-    return np.maximum(found, _FLOOR, out=found)
+    whole: list[float] = np.maximum(float(FLOOR_NS), np.rint(costs)).tolist()  # half to even, as Python rounds
+    return whole
