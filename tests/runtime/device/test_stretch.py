@@ -69,6 +69,15 @@ def test_jitter_of_many_steps_is_that_of_each(seed, step, n):
     assert jitter.factors(step, n) == [jitter.factor(step + at) for at in range(n)]
 
 
+def test_a_cost_between_two_nanoseconds_goes_to_the_even_one():
+    halves = dataclasses.replace(TABLE, jitter=0.0, decode_rows=(1, 3), decode_ns=((2000, 3001), (2001, 3004)))
+    priced = Priced(halves, 1)
+    for context, even in ((10, 2000), (100, 3002)):  # 2000.5 and 3002.5
+        assert (
+            priced.decodes_ns(1, 2, 2 * context, 0, 1, None, 1 << 60) == [even] == [priced.decode_ns(1, 2, 2 * context)]
+        )
+
+
 def test_a_stretch_has_an_end():
     with pytest.raises(AssertionError, match="longer than"):
         Priced(TABLE, 1).decodes_ns(1, 1, 10, 0, STEPS_MAX + 1, None, 1 << 60)
