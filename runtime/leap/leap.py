@@ -34,6 +34,7 @@ from runtime.leap.reach import steps_behind
 from runtime.leap.script import Script, Scripts
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.batch import Batch, Row, bind
+from runtime.scheduling.request import Phase
 from runtime.scheduling.scheduler import Limits
 
 STRETCH = 64
@@ -89,16 +90,14 @@ class Leap:
         rows = [row.request for row in batch.rows]
         if not self._scripts.intact(rows, scripts):
             return None  # a real launch finds the same, and tells
-        going = self._laid(batch, scripts)
-        if not self._price_first(going, step):
+        untold = [output.request_id for output in self._engine._outputs]
+        fresh = [one.id for one in rows if one.first_ns is None]
+        rooms = self._news.rooms([one.id for one in rows], untold, fresh)
+        going = Leapt(batch, scripts, rooms)
+        if not self._begin(going, step, bool(fresh)):
             return None
-        size = self._pool.block_tokens
-        writes: list[int] = []
-        for one, first in zip(rows, going.firsts, strict=True):
-            writes += one.blocks[first // size :]
+        for one in rows:
             one.doubted = False
-        self._pool.check_writes(writes)
-        self._going = going
         return going.ticket
 
     def turn(self) -> bool:
@@ -160,21 +159,22 @@ class Leap:
 
     # -- one leap -----------------------------------------------------------------------------------------------------
 
-    def _laid(self, batch: Batch, scripts: list[Script]) -> Leapt:
-        """How far it may go."""
-        engine, requests = self._engine, [row.request for row in batch.rows]
-        left = [one.limit - len(one.tokens) for one in requests]
-        untold = [output.request_id for output in engine._outputs]
-        fresh = [one.id for one in requests if one.first_ns is None]
-        rooms = self._news.rooms([one.id for one in requests], untold, fresh)
-        going = Leapt(batch, scripts, rooms, left, 1)
-        if all(going.samples) and not engine._due:
-            going.most += steps_behind(going, engine._scheduler, self._pool, self._limits, bool(fresh))
-        return going
+    def _begin(self, going: Leapt, step: int, fresh: bool) -> bool:
+        """How far it may go, and when its steps end. False: its first is late, which is an event of its own."""
+        if all(going.samples) and not self._engine._due:
+            going.most += steps_behind(going, self._engine._scheduler, self._pool, self._limits, fresh)
+        if not self._price_first(going, step):
+            return False
+        size = self._pool.block_tokens
+        writes: list[int] = []
+        for one, first in zip(going.rows, going.firsts, strict=True):
+            writes += one.blocks[first // size :]
+        self._pool.check_writes(writes)
+        self._going = going
+        return True
 
     def _price_first(self, going: Leapt, step: int) -> bool:
-        """The end of step 1 and of as many behind it as come before the next thing planned. False: it is late, which is
-        an event of its own."""
+        """The end of step 1 and of as many behind it as come before the next thing planned. False: it is late."""
         rows, now_ns = len(going.rows), self._time.now_ns()
         if going.is_plain:
             cost_ns = self._costs.decode_ns(step, rows, sum(going.ends))
@@ -255,6 +255,28 @@ class Leap:
         for row in special:
             request, script = going.rows[row], going.scripts[row]
             engine._take(request, self._scripts.sampled(request, script, going.ends[row] + done - 2))
+        if special and (going.is_plain or going.most > 1):
+            self._follow(going, done)
+
+    def _follow(self, going: Leapt, done: int) -> None:
+        """Somebody has ended, and nothing else has happened: the others go on at once, as they would be planned to."""
+        engine, pool, size = self._engine, self._pool, self._pool.block_tokens
+        rest = [row for row, one in enumerate(going.rows) if one.phase is Phase.RUNNING]
+        scheduler = engine._scheduler
+        if not rest or len(rest) < len(scheduler.running) or scheduler.waiting or engine.mailbox._mail:
+            return
+        rooms = [going.rooms[row] - done for row in rest]
+        rows = [going.rows[row] for row in rest]
+        takers = [one for one in rows if one.computed >= len(one.blocks) * size]
+        if min(rooms) <= 0 or len(takers) > pool.reclaimable:
+            return
+        for one, block, generation in zip(takers, *pool.take_each([one.id for one in takers]), strict=True):
+            one.give((block,), (generation,))
+        batch = Batch("", tuple([Row(one, 1) for one in rows]))
+        after = Leapt(batch, [going.scripts[row] for row in rest], rooms)
+        if self._begin(after, engine._steps + 1, False):
+            engine._steps += 1
+            engine._flight = Flight(batch, after.ticket, 0)
 
     def _launched(self, steps: int) -> None:
         """What prices are drawn from goes on as if each had been launched."""

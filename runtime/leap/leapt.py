@@ -13,7 +13,8 @@ from runtime.scheduling.request import Request
 
 class Leapt:
     """At most `most` steps, the first of them a planned batch. `rooms`: by row, in which step its client leaves, or
-    more; `left`: in which it ends. More steps than one only if each row is computed to its end in the first."""
+    more; `left`: in which it ends. More steps than one only if each row is computed to its end in the first: filled by
+    who begins it."""
 
     __slots__ = (
         "batch",
@@ -36,7 +37,7 @@ class Leapt:
         "with_logprobs",
     )
 
-    def __init__(self, batch: Batch, scripts: list[Script], rooms: list[int], left: list[int], most: int) -> None:
+    def __init__(self, batch: Batch, scripts: list[Script], rooms: list[int]) -> None:
         self.batch = batch
         self.rows: list[Request] = [row.request for row in batch.rows]
         self.names = [one.id for one in self.rows]
@@ -50,8 +51,8 @@ class Leapt:
         ]
         """Whether nothing but decode is in it."""
         self.rooms = rooms
-        self.left = left
-        self.most = most
+        self.left = [one.limit - len(one.tokens) for one in self.rows]
+        self.most = 1
         self.ticket: Ticket
         """Of the step in flight. Filled by who begins it."""
         self.with_logprobs = [row for row, one in enumerate(self.rows) if one.submit.sampling.logprobs is not None]
