@@ -266,14 +266,14 @@ class Leap:
         if not rest or len(rest) < len(scheduler.running) or scheduler.waiting or engine.mailbox._mail:
             return
         rooms = [going.rooms[row] - done for row in rest]
-        rows = [going.rows[row] for row in rest]
+        rows, scripts = [going.rows[row] for row in rest], [going.scripts[row] for row in rest]
         takers = [one for one in rows if one.computed >= len(one.blocks) * size]
-        if min(rooms) <= 0 or len(takers) > pool.reclaimable:
+        if min(rooms) <= 0 or len(takers) > pool.reclaimable or not self._scripts.intact(rows, scripts):
             return
         for one, block, generation in zip(takers, *pool.take_each([one.id for one in takers]), strict=True):
             one.give((block,), (generation,))
         batch = Batch("", tuple([Row(one, 1) for one in rows]))
-        after = Leapt(batch, [going.scripts[row] for row in rest], rooms)
+        after = Leapt(batch, scripts, rooms)
         if self._begin(after, engine._steps + 1, False):
             engine._steps += 1
             engine._flight = Flight(batch, after.ticket, 0)

@@ -42,11 +42,12 @@ class TagPlane:
         if len(blocks) == 1:
             return [self._hand_out(blocks[0])]
         at = np.asarray(blocks, dtype=np.int64)
-        self._generations[at] += 1
+        generations = self._generations[at] + 1
+        self._generations[at] = generations
         self._sums[at] = 0
         self._tags[at] = 0
-        generations: list[int] = self._generations[at].tolist()
-        return generations
+        known: list[int] = generations.tolist()
+        return known
 
     def _hand_out(self, block: int) -> int:
         """As it nearly always is in decode, and then five times as quick."""
