@@ -192,14 +192,20 @@ def text_of(tokens: Sequence[int]) -> Iterator[str]:
 
 
 def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
-    """Prompt tokens of (seed, count) parts, first part first; equal seeds give equal beginnings."""
-    tokens = b"".join([_of_part(seed, count) for seed, count in parts])
-    return list(tokens)
-
-
-def _of_part(seed: int, count: int) -> bytes:
-    words = _scramble(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_PLACE) + np.uint64(seed & _MASK))
-    return (words % np.uint64(LETTERS) + np.uint64(FIRST)).astype(np.uint8).tobytes()
+    """Prompt tokens of (seed, count) parts, first part first; equal seeds give equal beginnings. One pass: parts of
+    many prompts together cost a third of what each costs by itself."""
+    begins, at = [], 0
+    for seed, count in parts:
+        begins.append((seed - at * _PLACE) & _MASK)
+        at += count
+    words = np.arange(1, at + 1, dtype=np.uint64)
+    words *= np.uint64(_PLACE)
+    words += np.array(begins, np.uint64).repeat([count for _, count in parts])
+    _scramble(words)
+    words -= words // _LETTERS * _LETTERS  # a third of the time of %
+    letters = words.astype(np.uint8)
+    letters += np.uint8(FIRST)
+    return list(letters.tobytes())
 
 
 def mix(tokens: Ints | Words, positions: Ints) -> Words:
