@@ -1,7 +1,7 @@
 """The news of a leap for clients: steps in which nothing happens but tokens, told all at once with their own stamps."""
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from operator import sub
 
 from harness.load.itl import Window
 from harness.virtual.server import Exchange, VirtualServer
@@ -26,11 +26,12 @@ class LeapNews:
         self, requests: Sequence[str], stamps: Sequence[int], tokens: list[list[int]], drawn: dict[int, list[Sampled]]
     ) -> None:
         """See News. The gaps between stamps are the same for all, so they are counted once for all."""
-        between = [second - first for first, second in pairwise(stamps)]
-        longest = [0, *accumulate(between, max)]
+        between = list(map(sub, stamps[1:], stamps))
+        exchanges = self._server.open
+        longest: dict[int, int] = {}  # gap between the first n stamps, by n
         alike: dict[tuple[str, int | None, int], int] = {}
         for row, (name, mine) in enumerate(zip(requests, tokens, strict=True)):
-            exchange = self._server.open.get(name)
+            exchange = exchanges.get(name)
             if exchange is None or exchange.gone is not None or not mine:
                 continue
             client, n = exchange.client, len(mine)
@@ -40,14 +41,19 @@ class LeapNews:
             if not exchange.started:
                 exchange.started, exchange.phase = True, "decode"
                 assert not client.head(stamps[0]), f"{name} hangs up at its head"
-            first = client.chunks_of(stamps, mine, longest[n - 1])
+            longest_ns = longest.get(n)
+            if longest_ns is None:
+                longest_ns = longest[n] = max(between[: n - 1], default=0)
+            first_ns = client.chunks_of(stamps, mine, longest_ns)
             if row in drawn:
                 client.logprobs += [each.logprob for each in drawn[row]]
-            key = client.asked.load, first, n
+            key = client.asked.load, first_ns, n
             alike[key] = alike.get(key, 0) + 1
-        for (load, first, n), clients in alike.items():
-            gaps = between[: n - 1] if first is None else [first, *between[: n - 1]]
-            self._gaps.add_all(load, gaps, clients)
+        for (load, first_ns, n), clients in alike.items():
+            gaps_ns = between[: n - 1]
+            if first_ns is not None:
+                gaps_ns.append(first_ns)
+            self._gaps.add_all(load, gaps_ns, clients)
 
     def _room(self, exchange: Exchange | None, untold: bool, fresh: bool) -> int:
         if exchange is None or exchange.held is not None or exchange.gone is not None:
