@@ -54,21 +54,24 @@ TIMEOUT_WORDS = frozenset(
 REFUSED_WORDS = frozenset({"429", "rate_limit_error", "rate_limit_exceeded", "overloaded", "refused"})
 
 
+_OURS = {
+    End.NOT_SENT: Outcome.DROPPED,
+    End.STOPPED: Outcome.UNFINISHED,
+    End.CANCELLED: Outcome.CANCELLED,
+    End.DEADLINE: Outcome.TIMEOUT,
+    End.UNREACHED: Outcome.HTTP_ERROR,
+}
+_BY_STATUS = {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}
+
+
 def decide(seen: Seen) -> Outcome:
     """The outcome of one request. Rows are in order: the first that applies is the answer."""
-    ours = {
-        End.NOT_SENT: Outcome.DROPPED,
-        End.STOPPED: Outcome.UNFINISHED,
-        End.CANCELLED: Outcome.CANCELLED,
-        End.DEADLINE: Outcome.TIMEOUT,
-        End.UNREACHED: Outcome.HTTP_ERROR,
-    }
-    if seen.end in ours:
-        return ours[seen.end]
+    if seen.end in _OURS:
+        return _OURS[seen.end]
     if seen.http is None:  # sent, and then no head: cut before its first byte, or something that is no HTTP
         return Outcome.MALFORMED if seen.malformed else Outcome.TRUNCATED
     if seen.http != 200:
-        return {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}.get(seen.http, Outcome.HTTP_ERROR)
+        return _BY_STATUS.get(seen.http, Outcome.HTTP_ERROR)
     if seen.error_words:
         return _inband(seen.error_words)
     if seen.malformed:
