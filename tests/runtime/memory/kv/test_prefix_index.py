@@ -1,9 +1,10 @@
 from collections.abc import Sequence
+from itertools import chain
 from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from runtime.memory.kv import prefix
 from runtime.memory.kv.prefix import BlockKey, KeyLine, PrefixIndex, salt_of
@@ -131,7 +132,13 @@ def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_to
         assert parts.reach(tokens, blocks) == whole[:blocks]
 
 
-@given(*[st.lists(st.sampled_from([1, 0x01010101]), min_size=SIZE, max_size=12 * SIZE)] * 2)
+SMALL, LARGE = [1] * SIZE, [0x01010101] * SIZE
+lines = st.lists(st.sampled_from([SMALL, SMALL, LARGE]), max_size=12).map(lambda blocks: [*chain(*blocks)])
+
+
+@given(lines, lines)
+@example(LARGE, SMALL * 4)
+@example(SMALL + LARGE, SMALL * 5)
 def test_small_and_large_tokens_of_the_same_bytes_never_make_the_same_key(one, other):
     whole = min(len(one), len(other)) // SIZE
     same = sum(one[: n * SIZE] == other[: n * SIZE] for n in range(1, whole + 1))
