@@ -124,6 +124,7 @@ def without_tags() -> Iterator[None]:
         mock.patch.object(requests, "TagLine", _NoLine),
         mock.patch.object(batches, "reckon", return_value=None),
         mock.patch.object(batches, "_claims", _no_claims),
+        mock.patch.object(batches, "_is_sound", return_value=True),
     ):
         yield
 

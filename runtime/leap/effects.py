@@ -49,8 +49,10 @@ class Effects:
         keys: list[BlockKey] = []
         if pool.prefix_cache:
             upto = [one.published for one in rows]
+            most = {row: full for _, row, full in edges}
+            lines = {row: rows[row].keys_of(full) for row, full in most.items()}
             for _, row, full in edges:
-                keys += rows[row].keys_of(full)[upto[row] :]
+                keys += lines[row][upto[row] : full]
                 upto[row] = full
             if pool.index.may_know(keys):
                 self._fill_slowly(going, edges, last)
