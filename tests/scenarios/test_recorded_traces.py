@@ -1,66 +1,54 @@
-"""The public traces themselves. They are not part of the project: without them these tests fail, and say so."""
+"""The public traces themselves. Without them these tests are skipped or fail: see `tests.public_traces`."""
 
-import os
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from scenarios import library
 from scenarios.arrivals import arrivals
-from scenarios.read import read
 from scenarios.traces import read_trace
+from tests.public_traces import CODE, CONV, MOONCAKE, public_traces
 from tests.scenarios.traces import load_of
-
-DATA = Path(os.environ.get("SEATRIAL_DATA", "").split(":")[0] or Path(__file__).parents[3] / "shared" / "data")
-
-
-def recorded(name: str) -> Path:
-    path = DATA / name
-    assert path.is_file(), f"no trace {path}: put it there, or set SEATRIAL_DATA to its folder"
-    return path
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "prompt_most", "span_s"),
     [
-        ("azure_llm_2023_code.csv", 8819, 7437, 3435.948),
-        ("azure_llm_2023_conv.csv", 19366, 14050, 3501.722),
-        ("mooncake_conversation.jsonl", 12031, 126195, 3536.999),
+        (CODE, 8819, 7437, 3435.948),
+        (CONV, 19366, 14050, 3501.722),
+        (MOONCAKE, 12031, 126195, 3536.999),
     ],
 )
 def test_a_public_trace_reads_whole(name: str, rows: int, prompt_most: int, span_s: float) -> None:
-    found = list(read_trace(recorded(name)))
+    found = list(read_trace(public_traces().file(name)))
     assert len(found) == rows
     assert max(row.prompt_tokens for row in found) == prompt_most
     assert found[-1].t_s == pytest.approx(span_s, abs=0.001)
 
 
 def test_the_first_600_s_of_the_code_trace_keep_their_silences() -> None:
-    times_s = [row.t_s for row in arrivals(load_of(recorded("azure_llm_2023_code.csv")), 7, (0, 600))]
+    times_s = [row.t_s for row in arrivals(load_of(public_traces().file(CODE)), 7, (0, 600))]
     gaps_s = sorted((later - earlier for earlier, later in pairwise(times_s)), reverse=True)
     assert [round(gap_s) for gap_s in gaps_s[:3]] == [144, 87, 39]
     assert len(times_s) == 1482
 
 
 def test_a_mooncake_replay_shares_the_prefixes_that_were_recorded() -> None:
-    load = load_of(recorded("mooncake_conversation.jsonl"), prompt_tokens=[1, 1000], trace__token_scale=0.1)
+    load = load_of(public_traces().file(MOONCAKE), prompt_tokens=[1, 1000], trace__token_scale=0.1)
     found = list(arrivals(load, 7, (0, 60)))
     assert len({row.parts[0].seed for row in found}) < len(found)
     assert all(sum(part.tokens for part in row.parts) == row.prompt_tokens for row in found)
 
 
-@pytest.mark.parametrize("name", ["azure-code-replay", "nightly-two-tenants"])
-def test_a_library_scenario_finds_its_trace(name: str) -> None:
-    recorded("azure_llm_2023_code.csv")
-    scenario = read(library.find(name), environ={"SEATRIAL_DATA": str(DATA)})
-    assert any(load.trace and Path(load.trace.file).parent == DATA for load in scenario.load)
+@pytest.mark.parametrize(("name", "trace"), [("azure-code-replay", CODE), ("nightly-two-tenants", CONV)])
+def test_a_library_scenario_finds_its_trace(name: str, trace: str) -> None:
+    scenario = public_traces().scenario(name).scenario
+    assert [Path(load.trace.file) for load in scenario.load if load.trace] == [public_traces().file(trace)]
 
 
 def test_the_faults_of_the_code_replay_open_while_requests_come() -> None:
     """Load starts with warmup, so trial time is trace time less warmup (at most `max`) and baseline."""
-    recorded("azure_llm_2023_code.csv")
-    scenario = read(library.find("azure-code-replay"), environ={"SEATRIAL_DATA": str(DATA)})
+    scenario = public_traces().scenario("azure-code-replay").scenario
     times_s = [row.t_s for row in arrivals(scenario.load_named("code"), scenario.seed, (0, 700))]
     for warmup_s in (30.0, scenario.phases.warmup.max):
         for fault in scenario.fault:

@@ -11,7 +11,8 @@ from harness.provenance import Provenance
 from runtime.points import catalogue
 from scenarios import library
 from scenarios.problems import ScenarioProblems
-from scenarios.read import read_document, read_text
+from scenarios.read import read_text
+from tests.public_traces import public_traces
 
 SMALL = """
 schema = 1
@@ -27,10 +28,8 @@ def plan_of(text: str) -> Plan:
 
 
 @pytest.mark.parametrize("name", [name for name in library.names() if name != "nightly-two-tenants"])
-def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name, monkeypatch):
-    data = Path(__file__).parents[4] / "shared" / "data"
-    monkeypatch.setenv("SEATRIAL_DATA", str(data))
-    plan = make(read_document(library.find(name)), catalogue(), "r1", Provenance("0", "abc", False))
+def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name):
+    plan = make(public_traces().scenario(name), catalogue(), "r1", Provenance("0", "abc", False))
     brief = Brief.from_plan(plan.to_json())
     assert {"answered", "alive", "fired", "load"} <= set(brief.judges)
     assert all(len(line) <= 110 for line in describe(plan))
