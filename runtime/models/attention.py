@@ -1,6 +1,6 @@
 """Attention over paged KV, the fast way: gather the pages of each row and head side by side, then attend.
 
-    Attention(layout, ...)   once a launch: what to do, in which scratch, all views made
+    attention(operands)      once a launch: what to do, in which scratch, all views made
       attend(layer)          once a layer: the same steps on that layer's pages
 
 The query heads that share one KV head are laid out as more query rows of that head, so grouped queries cost no copy of
@@ -8,7 +8,7 @@ K and V. For single queries two batched products beat the fused kernel, which is
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -21,46 +21,52 @@ from runtime.models.layout import Chunk, DecodeRows, Layout
 from runtime.models.step_space import Scratch, StepSpace
 
 Job = Callable[[int], None]
-"""Does one part of the attention of the layer that it is given."""
+"""Does the attention of the layer that it is given, or one part of it."""
 
 
-class Attention:
-    """Of one launch, into `output` [tokens, heads * head_dim].
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """What the attention of one launch reads and writes, in either way: this one, and `exact.attention`.
 
-    `queries` [tokens, heads, head_dim], `keys` and `values` [tokens, kv_heads, head_dim] are this launch's own, filled
-    anew for each layer; those of the layer are in `kv` already when it is attended.
+    `keys` and `values` are this launch's own, filled anew for each layer, and in `kv` already when it is attended.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        kv: PagedKv,
-        space: StepSpace,
-        output: Tensor,
-    ) -> None:
-        self._jobs: list[Job] = []
-        decode = layout.decode
-        if decode is not None:
-            if decode.at is None:
-                self._jobs += _rows(decode, queries, kv, space, output)
-            else:
-                self._jobs.append(_picked(decode.at, decode, queries, kv, space, output))
-        for chunk in layout.chunks:
-            part = slice(chunk.first, chunk.last)
-            if chunk.mask is None:
-                own = keys[part].transpose(0, 1), values[part].transpose(0, 1)
-                self._jobs.append(partial(_own_chunk, queries[part], *own, output[part]))
-            else:
-                scratch = space.scratch(*gathered_shapes(chunk, kv))
-                self._jobs.append(partial(_masked_chunk, scratch, chunk, queries[part], kv, output[part]))
+    layout: Layout
+    queries: Tensor
+    """[tokens, heads, head_dim]"""
+    keys: Tensor
+    """[tokens, kv_heads, head_dim], and so are `values`."""
+    values: Tensor
+    kv: PagedKv
+    space: StepSpace
+    output: Tensor
+    """[tokens, heads * head_dim]"""
 
-    def attend(self, layer: int) -> None:
-        """One layer."""
-        for job in self._jobs:
+
+def attention(operands: Operands) -> Job:
+    """Made once a launch; each call attends one layer."""
+    queries, kv, space, output = operands.queries, operands.kv, operands.space, operands.output
+    jobs: list[Job] = []
+    decode = operands.layout.decode
+    if decode is not None:
+        if decode.at is None:
+            jobs += _rows(decode, queries, kv, space, output)
+        else:
+            jobs.append(_picked(decode.at, decode, queries, kv, space, output))
+    for chunk in operands.layout.chunks:
+        part = slice(chunk.first, chunk.last)
+        if chunk.mask is None:
+            own = operands.keys[part].transpose(0, 1), operands.values[part].transpose(0, 1)
+            jobs.append(partial(_own_chunk, queries[part], *own, output[part]))
+        else:
+            scratch = space.scratch(*gathered_shapes(chunk, kv))
+            jobs.append(partial(_masked_chunk, scratch, chunk, queries[part], kv, output[part]))
+
+    def attend(layer: int) -> None:
+        for job in jobs:
             job(layer)
+
+    return attend
 
 
 def parts(decode: DecodeRows, kv: PagedKv, heads: int, space: StepSpace) -> Iterator[tuple[slice, DecodeRows]]:

@@ -13,6 +13,7 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from runtime.models import attention, exact, rope
+from runtime.models.attention import Operands
 from runtime.models.buffers import Buffers, Norm
 from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
@@ -46,7 +47,7 @@ class Decoder:
         ]
         self._head = weights.head.t()
         self._cosine, self._sine = rope.tables(config, config.context_max)
-        self._attention = exact.Attention if exact_mode else attention.Attention
+        self._attention = exact.attention if exact_mode else attention.attention
 
     def forward(self, layout: Layout, kv: PagedKv, at: Buffers) -> Tensor:
         """Logits [sampled rows, vocabulary] of one launch, in `at`; K and V of its tokens are in `kv` afterwards."""
@@ -55,12 +56,12 @@ class Decoder:
         torch.index_select(self._cosine, 0, layout.positions, out=at.cosine)
         torch.index_select(self._sine, 0, layout.positions, out=at.sine)
         keys, values, staged = (each[: layout.count] for each in (at.keys, at.values, at.staged))
-        attention = self._attention(layout, at.queries, at.keys, at.values, kv, self.space, at.attended)
+        attend = self._attention(Operands(layout, at.queries, at.keys, at.values, kv, self.space, at.attended))
         for index, (layer, turned) in enumerate(zip(weights.layers, self._turned, strict=True)):
             self._norm(hidden, layer.input_norm, at.norm)
             self._heads(layer, turned, at)
             kv.write(index, layout.places, keys, values, staged)
-            attention.attend(index)
+            attend(index)
             hidden.addmm_(at.attended, turned.output)
             self._norm(hidden, layer.mlp_norm, at.norm)
             torch.mm(at.norm.normed, turned.gate_up, out=at.gate_up)

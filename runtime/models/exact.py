@@ -11,9 +11,9 @@ x86 with AVX-512 and MKL at 1 and 2 threads; a test says whether it holds on the
 import torch
 from torch import Tensor
 
-from runtime.models.attention import gather, gathered_shapes, parts
+from runtime.models.attention import Job, Operands, gather, gathered_shapes, parts
 from runtime.models.kv import PagedKv
-from runtime.models.layout import TILE, Chunk, DecodeRows, Layout
+from runtime.models.layout import TILE, Chunk, DecodeRows
 from runtime.models.step_space import StepSpace
 
 _QUERY_ROWS_MIN = 4
@@ -25,47 +25,38 @@ def silu_(gate: Tensor, spread: Tensor) -> Tensor:
     return gate.div_(spread.exp_().add_(1.0))
 
 
-class Attention:
-    """As `attention.Attention`, reading everything from `kv`; rows past the real tokens become zeros."""
+def attention(operands: Operands) -> Job:
+    """As `attention.attention`, reading everything from `kv`; rows past the real tokens become zeros."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        kv: PagedKv,
-        space: StepSpace,
-        output: Tensor,
-    ) -> None:
-        self._layout, self._queries, self._kv, self._space, self._output = layout, queries, kv, space, output
+    def attend(layer: int) -> None:
+        operands.output[operands.layout.count :].zero_()
+        if operands.layout.decode is not None:
+            _rows(operands.layout.decode, operands, layer)
+        for chunk in operands.layout.chunks:
+            _chunk(chunk, operands, layer)
 
-    def attend(self, layer: int) -> None:
-        """One layer."""
-        self._output[self._layout.count :].zero_()
-        if self._layout.decode is not None:
-            self._rows(self._layout.decode, layer)
-        for chunk in self._layout.chunks:
-            self._chunk(chunk, layer)
+    return attend
 
-    def _rows(self, decode: DecodeRows, layer: int) -> None:
-        kv, space, heads = self._kv, self._space, self._queries.shape[1]
-        at = slice(0, decode.rows) if decode.at is None else decode.at
-        asked, answered = self._queries[at], torch.empty((decode.rows, self._output.shape[1]))
-        for part, rows in parts(decode, kv, heads, space):
-            grouped = asked[part].view(rows.rows, kv.heads, -1, kv.head_dim)
-            answered[part] = _tiled(rows, rows.rows, grouped, rows.mask, kv, layer, space).reshape(rows.rows, -1)
-        self._output[at] = answered
 
-    def _chunk(self, chunk: Chunk, layer: int) -> None:
-        assert chunk.mask is not None, "exact layouts mask every chunk"
-        kv, tokens, part = self._kv, chunk.last - chunk.first, slice(chunk.first, chunk.last)
-        # [tokens, kv_heads, group, head_dim] -> query rows of one KV head: group by group, token by token
-        grouped = self._queries[part].view(tokens, kv.heads, -1, kv.head_dim).permute(1, 2, 0, 3)
-        mask = chunk.mask.repeat(grouped.shape[1], 1)[None, None]
-        asked = grouped.reshape(1, kv.heads, -1, kv.head_dim)
-        tiled = _tiled(chunk, 1, asked, mask, kv, layer, self._space)
-        self._output[part] = tiled.view(grouped.shape).permute(2, 0, 1, 3).reshape(tokens, -1)
+def _rows(decode: DecodeRows, operands: Operands, layer: int) -> None:
+    kv, heads = operands.kv, operands.queries.shape[1]
+    at = slice(0, decode.rows) if decode.at is None else decode.at
+    asked, answered = operands.queries[at], torch.empty((decode.rows, operands.output.shape[1]))
+    for part, rows in parts(decode, kv, heads, operands.space):
+        grouped = asked[part].view(rows.rows, kv.heads, -1, kv.head_dim)
+        answered[part] = _tiled(rows, rows.rows, grouped, rows.mask, kv, layer, operands.space).reshape(rows.rows, -1)
+    operands.output[at] = answered
+
+
+def _chunk(chunk: Chunk, operands: Operands, layer: int) -> None:
+    assert chunk.mask is not None, "exact layouts mask every chunk"
+    kv, tokens, part = operands.kv, chunk.last - chunk.first, slice(chunk.first, chunk.last)
+    # [tokens, kv_heads, group, head_dim] -> query rows of one KV head: group by group, token by token
+    grouped = operands.queries[part].view(tokens, kv.heads, -1, kv.head_dim).permute(1, 2, 0, 3)
+    mask = chunk.mask.repeat(grouped.shape[1], 1)[None, None]
+    asked = grouped.reshape(1, kv.heads, -1, kv.head_dim)
+    tiled = _tiled(chunk, 1, asked, mask, kv, layer, operands.space)
+    operands.output[part] = tiled.view(grouped.shape).permute(2, 0, 1, 3).reshape(tokens, -1)
 
 
 def _tiled(

@@ -51,7 +51,7 @@ def random_kv(blocks: int) -> PagedKv:
 def attend(layout: Layout, queries: torch.Tensor, kv: PagedKv, space: StepSpace | None = None) -> torch.Tensor:
     unused, output = torch.zeros(len(queries), 2, 8), torch.empty(len(queries), 48)
     space = alone(CONFIG) if space is None else space
-    attention.Attention(layout, queries, unused, unused, kv, space, output).attend(0)
+    attention.attention(attention.Operands(layout, queries, unused, unused, kv, space, output))(0)
     assert not space.held(), "scratch is given back"
     return output
 
