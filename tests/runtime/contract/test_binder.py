@@ -9,7 +9,7 @@ from runtime.contract.registry import Contract
 from runtime.contract.spec import IOSpec, Layout, TensorFacts, TensorSpec
 from runtime.contract.step import STEP, facts_of_work, step_io
 from runtime.contract.violation import ContractViolation, Rule
-from tests.contract.test_device import work
+from tests.contract.device.worlds import work
 from tests.runtime.contract.stage import ALIGNED, CONTRACT, KEY, Stage, facts
 
 STEP_CONTRACT = Contract(KEY, step_io(tokens_max=64, rows_max=8, blocks_max=16))

@@ -11,7 +11,7 @@ from runtime.contract.binder import Binder
 from runtime.contract.registry import Contract, ContractKey
 from runtime.contract.step import facts_of_array, facts_of_work, step_io
 from runtime.contract.violation import ContractViolation
-from tests.contract.test_device import work
+from tests.contract.device.worlds import work
 from tests.runtime.contract.stage import Stage
 from tests.runtime.fakes import Bench
 

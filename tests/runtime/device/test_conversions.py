@@ -13,7 +13,7 @@ from runtime.models.config import read_config
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.layout import lay_out
-from tests.contract.test_device import work
+from tests.contract.device.worlds import work
 
 
 def turned(square: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ import weakref
 from typing import Any
 
 from runtime.device.malloc import keep_freed_memory, minor_faults
-from tests.contract.test_device import CpuWorld, work
+from tests.contract.device.worlds import CpuWorld, work
 
 _KILLED = """
-from tests.contract.test_device import CpuWorld, arm, launch
+from tests.contract.device.worlds import CpuWorld, arm, launch
 world = CpuWorld()
 arm(world, "device.launch: kill", "in_flight", times=1)
 world.until(lambda ticket=launch(world, 1): ticket.done)
