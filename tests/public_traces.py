@@ -21,7 +21,7 @@ SOURCES = {
     CONV: "data/AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset",
     MOONCAKE: "FAST25-release/traces/conversation_trace.jsonl of github.com/kvcache-ai/Mooncake",
 }
-DEFAULT = Path(__file__).parents[2] / "shared" / "data"
+DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def public_traces() -> "PublicTraces":
