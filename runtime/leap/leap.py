@@ -94,11 +94,7 @@ class Leap:
         fresh = [one.id for one in rows if one.first_ns is None]
         rooms = self._news.rooms([one.id for one in rows], untold, fresh)
         going = Leapt(batch, scripts, rooms)
-        if not self._begin(going, step, bool(fresh)):
-            return None
-        for one in rows:
-            one.doubted = False
-        return going.ticket
+        return going.ticket if self._begin(going, step, bool(fresh)) else None
 
     def turn(self) -> bool:
         """Before a turn of the engine. False: it is not needed."""
@@ -160,7 +156,7 @@ class Leap:
     # -- one leap -----------------------------------------------------------------------------------------------------
 
     def _begin(self, going: Leapt, step: int, fresh: bool) -> bool:
-        """How far it may go, and when its steps end. False: its first is late, which is an event of its own."""
+        """Of rows whose KV was compared. False: its first step would be late, which is an event of its own."""
         if all(going.samples) and not self._engine._due:
             going.most += steps_behind(going, self._engine._scheduler, self._pool, self._limits, fresh)
         if not self._price_first(going, step):
@@ -169,6 +165,7 @@ class Leap:
         writes: list[int] = []
         for one, first in zip(going.rows, going.firsts, strict=True):
             writes += one.blocks[first // size :]
+            one.doubted = False
         self._pool.check_writes(writes)
         self._going = going
         return True
