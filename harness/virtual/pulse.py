@@ -46,7 +46,7 @@ class Hand:
         ]
 
     def audit(self, scope: str) -> None:
-        self._world.leap.catch_up()
+        self._world.leap.hand_over()  # an audit may end who holds damaged KV
         self._world.rows.audit(self._world.audit(scope))
 
 

@@ -152,7 +152,10 @@ class World:
                 if self._alarm_ns > until_ns:
                     break
                 time.jump(max(self._alarm_ns, now_ns))
-                self._turn()
+                if self.engine.wait_s():  # what it was set for is over by now, as a step of a leap is
+                    self._set_alarm()
+                else:
+                    self._turn()
             elif next_ns is None or next_ns > until_ns:
                 break
             else:
@@ -173,6 +176,9 @@ class World:
         self._stirred = False
         if self.leap.turn():
             self.engine.step()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
         wait_s = self.engine.wait_s()
         self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 

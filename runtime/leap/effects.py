@@ -14,7 +14,7 @@ from runtime.scheduling.request import Request
 
 
 class Effects:
-    """Of one engine. Each call is for the steps behind those that are done, up to `done`."""
+    """Of one engine. Each call but `settle` is for the steps behind those that are done, up to `done`."""
 
     def __init__(self, engine: Engine, pool: PagedPool, scripts: Scripts, news: News) -> None:
         self._engine = engine
@@ -88,7 +88,7 @@ class Effects:
             self._engine._env.marks.hit("kv.unpublished", lost)
 
     def _fill_slowly(self, going: Leapt, edges: Sequence[tuple[int, int, int]], last: int) -> None:
-        """Step by step, as the scheduler does."""
+        """Step by step, as the scheduler does. How far rows are computed is for `publish`; `count` says it for good."""
         for step, group in groupby(edges, key=lambda edge: edge[0]):
             rows = [going.rows[row] for _, row, _ in group]
             for request, end in zip(going.rows, going.ends, strict=True):
@@ -119,17 +119,14 @@ class Effects:
             request.doubted = first < prompt <= end
             if end >= prompt and request.first_ns is None:
                 request.first_ns = end_ns
-            if end == prompt:
                 engine._prompt_tokens += prompt
 
     def settle(self, going: Leapt, done: int) -> None:
-        """Write KV and tags of the steps up to this one, and let the requests claim them."""
-        if done == going.settled:
+        """Write KV and tags of all steps up to this one, and let the requests claim them."""
+        if not done:
             return
         written: list[int] = []
-        step, write = going.settled, self._scripts.write
         for request, script, first, end in zip(going.rows, going.scripts, going.firsts, going.ends, strict=True):
-            written += write(request, script, end + step - 1 if step else first, end + done - 1)
+            written += self._scripts.write(request, script, first, end + done - 1)
             request.line.reach(end + done - 1)
         self._pool.plane.resum(written)
-        going.settled = done

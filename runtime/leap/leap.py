@@ -12,6 +12,8 @@ client leaves. Each step has its own end, and what would be told of it is told w
 So a run with leaps has the same history as one without; a test holds the two together. What it saves is laying out,
 checking, computing and landing k launches. While a fault is armed, or where KV is not as it should be, there is none.
 
+Damage that comes while a leap goes on is seen when it is over: by the next one, or by the end of a request.
+
 It is the engine's friend and moves its counters and its flight; live engines have none.
 """
 
@@ -79,7 +81,8 @@ class Leap:
 
     def __call__(self, batch: Batch, step: int) -> Ticket | None:
         """Begin a leap with `batch`, whose launch is step `step`; None where it must be laid out and launched."""
-        if self._env.faults.armed or not self._device.idle:
+        # The contract's cache must be warm when a fault is armed that breaks it.
+        if self._env.faults.armed or not self._device.idle or not self._engine._binder.is_warm:
             return None
         scripts: list[Script] = []
         for row in batch.rows:
@@ -94,7 +97,7 @@ class Leap:
         fresh = [one.id for one in rows if one.first_ns is None]
         rooms = self._news.rooms([one.id for one in rows], untold, fresh)
         going = Leapt(batch, scripts, rooms)
-        return going.ticket if self._begin(going, step, bool(fresh)) else None
+        return going.ticket if self._begin(going, step) else None
 
     def turn(self) -> bool:
         """Before a turn of the engine. False: it is not needed."""
@@ -155,18 +158,19 @@ class Leap:
 
     # -- one leap -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, going: Leapt, step: int, fresh: bool) -> bool:
+    def _begin(self, going: Leapt, step: int) -> bool:
         """Of rows whose KV was compared. False: its first step would be late, which is an event of its own."""
-        if all(going.samples) and not self._engine._due:
-            going.most += steps_behind(going, self._engine._scheduler, self._pool, self._limits, fresh)
-        if not self._price_first(going, step):
-            return False
         size = self._pool.block_tokens
         writes: list[int] = []
         for one, first in zip(going.rows, going.firsts, strict=True):
             writes += one.blocks[first // size :]
-            one.doubted = False
         self._pool.check_writes(writes)
+        if not self._engine._due:
+            going.most += steps_behind(going, self._engine._scheduler, self._pool, self._limits)
+        if not self._price_first(going, step):
+            return False
+        for one in going.rows:
+            one.doubted = False
         self._going = going
         return True
 
@@ -219,9 +223,10 @@ class Leap:
         return True
 
     def _cut(self, going: Leapt) -> None:
-        """The step in flight is the last one."""
+        """The step in flight is the last one. What has landed is told, since who comes may be refused, and that too."""
+        self.catch_up()
         going.is_cut = True
-        del going.ends_ns[going.over_by(self._time.now_ns()) + 1 :]
+        del going.ends_ns[going.done + 1 :]
         end_ns = going.ends_ns[-1]
         self._time.at(end_ns, lambda: self._arrive(going, end_ns))
 
@@ -252,13 +257,14 @@ class Leap:
         for row in special:
             request, script = going.rows[row], going.scripts[row]
             engine._take(request, self._scripts.sampled(request, script, going.ends[row] + done - 2))
-        if special and (going.is_plain or going.most > 1):
+        if special and going.is_whole:
             self._follow(going, done)
 
     def _follow(self, going: Leapt, done: int) -> None:
         """Somebody has ended, and nothing else has happened: the others go on at once, as they would be planned to."""
         engine, pool, size = self._engine, self._pool, self._pool.block_tokens
         rest = [row for row, one in enumerate(going.rows) if one.phase is Phase.RUNNING]
+        rest.sort(key=lambda row: going.rows[row].rank)
         scheduler = engine._scheduler
         if not rest or len(rest) < len(scheduler.running) or scheduler.waiting or engine.mailbox._mail:
             return
@@ -271,7 +277,7 @@ class Leap:
             one.give((block,), (generation,))
         batch = Batch("", tuple([Row(one, 1) for one in rows]))
         after = Leapt(batch, scripts, rooms)
-        if self._begin(after, engine._steps + 1, False):
+        if self._begin(after, engine._steps + 1):
             engine._steps += 1
             engine._flight = Flight(batch, after.ticket, 0)
 

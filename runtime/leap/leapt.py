@@ -2,7 +2,7 @@
 
 step      1           2           3                    of a row: tokens `first` up to `end` are fed in step 1, then one
 ends_ns   |-----------|-----------|----------> in flight
-done      landed and told so far; settled: of these, KV and tags are written
+done      landed and told so far; KV and tags are written when it is over
 """
 
 from runtime.core.ports import Ticket
@@ -25,6 +25,7 @@ class Leapt:
         "firsts",
         "is_cut",
         "is_plain",
+        "is_whole",
         "left",
         "most",
         "names",
@@ -32,7 +33,6 @@ class Leapt:
         "rows",
         "samples",
         "scripts",
-        "settled",
         "ticket",
         "with_logprobs",
     )
@@ -45,11 +45,14 @@ class Leapt:
         self.firsts = [one.computed for one in self.rows]
         self.ends = [one.computed + row.tokens for one, row in zip(self.rows, batch.rows, strict=True)]
         self.samples = [end == len(one.tokens) for one, end in zip(self.rows, self.ends, strict=True)]
-        """By row, whether a token is drawn in step 1."""
-        self.is_plain = sum(self.ends) - sum(self.firsts) == len(self.rows) and None not in [
-            one.first_ns for one in self.rows
-        ]
-        """Whether nothing but decode is in it."""
+        """By row, whether a token is drawn in step 1, since it is computed to its end. `is_whole`: all are."""
+        self.is_whole = all(self.samples)
+        self.is_plain = (
+            self.is_whole
+            and sum(self.ends) - sum(self.firsts) == len(self.rows)
+            and None not in [one.first_ns for one in self.rows]
+        )
+        """Whether nothing but decode is in it: each row has its first token and gets one more."""
         self.rooms = rooms
         self.left = [one.limit - len(one.tokens) for one in self.rows]
         self.most = 1
@@ -61,7 +64,6 @@ class Leapt:
         """The last of these has come."""
         self.is_cut = False
         self.done = 0
-        self.settled = 0
 
     def over_by(self, now_ns: int) -> int:
         """Steps that ended before now; the last one that was worked out is landed by itself."""

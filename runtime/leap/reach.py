@@ -15,17 +15,24 @@ AHEAD = 16
 """Steps for which the head's room is looked at one by one; more are seldom leapt over while somebody waits."""
 
 
-def steps_behind(going: Leapt, scheduler: Scheduler, pool: PagedPool, limits: Limits, fresh: bool) -> int:
-    """How many steps may follow the first, in which each row is computed to its end. `fresh`: some prompt is."""
+def steps_behind(going: Leapt, scheduler: Scheduler, pool: PagedPool, limits: Limits) -> int:
+    """How many steps may follow the first."""
     rows, size = going.rows, pool.block_tokens
     most = min(min(going.rooms), min(going.left)) - 1
-    if most <= 0 or len(rows) != len(scheduler.running) or len(rows) > limits.token_budget:
+    if most <= 0 or not going.is_whole or len(rows) != len(scheduler.running) or len(rows) > limits.token_budget:
         return 0
-    # What is full in step 1 may let somebody in, and decodes of later steps come in order of rank.
-    if fresh and (scheduler.waiting or any(one.rank > two.rank for one, two in pairwise(rows))):
+    if any(one.rank > two.rank for one, two in pairwise(rows)):  # decodes of later steps come in order of rank
         return 0
+    if scheduler.waiting and not (going.is_plain and _all_published(going, pool)):
+        return 0  # what becomes known in step 1 may let somebody in
     spare = [len(one.blocks) * size - end for one, end in zip(rows, going.ends, strict=True)]
     return nobody_enters(scheduler, pool, limits, spare, blocks_last(spare, most, size, pool.reclaimable))
+
+
+def _all_published(going: Leapt, pool: PagedPool) -> bool:
+    """Whether nobody has full blocks that others do not know of, as who came back from the host has."""
+    size = pool.block_tokens
+    return not pool.prefix_cache or not [one for one in going.rows if one.published < one.computed // size]
 
 
 def blocks_last(spare: Sequence[int], most: int, size: int, room: int) -> int:
@@ -52,9 +59,10 @@ def nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare: 
         return 0
     if len(running) >= min(limits.seqs_max, limits.token_budget):
         return most
-    # What is known of its beginning can only become less, but for a twin that is ahead of it and publishes.
+    # What is known of its beginning can only become less, since all prompts are published, but for a twin ahead of it.
     if head.generated and any(one.submit.prompt == head.submit.prompt for one in running):
         return 0
+    # Rows get their blocks before the head is asked, so one step's more are taken: it is let in no sooner than thought.
     prospect = scheduler.prospect(head)
     for step in range(min(most, AHEAD)):
         if prospect.fits(step + 1, _taken(spare, step, pool.block_tokens)):

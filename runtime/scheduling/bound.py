@@ -32,6 +32,11 @@ class StepBinder:
         first = batch.rows[0].request.id
         return self._binder.check_or_rebuild(self._contract(batch.model_key), lay_out, step=step, request=first)[0]
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether the cache knows more than one shape, so that one could be taken for another."""
+        return len(self._binder.cache) > 1
+
     def _contract(self, model: str) -> Contract:
         """Registered when the model is first launched."""
         if model not in self._contracts:

@@ -1,13 +1,16 @@
 """What a leap asks before it begins, and what must look at it while it is under way."""
 
 import functools
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from harness.record.digest import table_digests
+from harness.virtual.pulse import Hand
 from harness.virtual.world import World
 from runtime.core.ports import Ticket
 from runtime.leap.leap import Leap
@@ -57,11 +60,13 @@ def test_who_hangs_up_within_a_leap_has_the_tokens_of_that_moment(
 def test_a_leap_compares_every_block_before_it_and_leaves_damage_to_a_real_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, seen = Leap.__call__, []
+    begin, seen, damaged_at = Leap.__call__, [], []
 
     def damaged(leap: Leap, batch: Batch, step: int) -> Ticket | None:
-        if len(seen) == 30:
-            leap._pool.plane._sums[batch.rows[0].request.blocks[0]] += 1
+        first = batch.rows[0].request
+        if len(seen) >= 30 and not damaged_at and first.computed > first.line.block_tokens and not first.doubted:
+            damaged_at.append(len(seen))
+            leap._pool.plane._sums[first.blocks[0]] += 1
         ticket = begin(leap, batch, step)
         seen.append(ticket is not None)
         return ticket
@@ -69,5 +74,33 @@ def test_a_leap_compares_every_block_before_it_and_leaves_damage_to_a_real_launc
     monkeypatch.setattr(Leap, "__call__", damaged)
     outcome = small(tmp_path, IMPATIENT, PHASES)
     assert outcome.exit == 1
-    # The next launch reads every slot of a fresh prompt, and finds no harm but in the sum; the one behind it fails.
-    assert seen[28:33] == [True, True, False, False, True]
+    (at,) = damaged_at
+    assert seen[at - 1 : at + 2] == [True, False, True]
+
+
+def test_an_audit_that_finds_damage_ends_its_request_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def built(*args: Any, **options: Any) -> World:
+        world = World(*args, **options)
+
+        def damage() -> None:
+            running = [one for one in world.engine._scheduler.running if one.computed > one.line.block_tokens]
+            if world.leap._going is None or not running:
+                world.time.at(world.time.now_ns() + 3_000_000, damage)
+                return
+            found.append(running[0].id)
+            world.engine._pool.plane.slots[running[0].blocks[0] * running[0].line.block_tokens] += 1
+            Hand(world).audit("live")
+
+        world.time.at(2_500_000_000, damage)
+        return world
+
+    monkeypatch.setattr("harness.virtual.drive.World", built)
+    outcome = small(tmp_path, IMPATIENT.replace('"0.1s"', '"60s"'), PHASES)
+    assert found and outcome.exit == 1
+    with sqlite3.connect(outcome.run_dir / "run.sqlite") as history:
+        (code,) = history.execute("SELECT code FROM served WHERE request = ?", found).fetchone()
+    assert code == "kv_corruption"

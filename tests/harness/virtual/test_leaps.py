@@ -108,6 +108,82 @@ def test_a_run_with_leaps_has_the_history_of_one_without(drawn, monkeypatch):
         assert leaping == history(Path(folder), text)
 
 
+BUSY = """
+schema = 1
+name = "busy"
+means = "x"
+drive = "virtual"
+seed = {seed}
+target = {{ knobs = {{ kv_blocks = {blocks}, block_tokens = {size}, token_budget = {budget}, seqs_max = {seqs}, waiting_max = {waiting}, prefix_cache = {prefix}, expected_output = 0, preemption = "{preemption}", swap_blocks = {room}, request_timeout_s = 60 }} }}
+phases = {{ warmup = {{ completed = 1, max = "3s" }}, baseline = "1s", trial = "{trial}s", recovery = "1s", drain_max = "4s" }}
+canary = {{ every = "3s" }}
+[[load]]
+id = "u"
+arrivals = "closed"
+users = {users}
+rate = "{rate}/s"
+prompt_tokens = [{least}, {prompt}]
+output_tokens = [{some}, {output}]
+shared_prefix = {shared}
+cancel = [{{ share = {leaving}, at = "prefill" }}, {{ share = {leaving}, at = "token 1" }}]
+"""  # noqa: E501 - TOML's inline tables stay on one line
+
+waits = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 1000),
+        "blocks": st.integers(26, 80),
+        "size": st.sampled_from([2, 4]),
+        "budget": st.sampled_from([3, 5, 9, 16, 64]),
+        "seqs": st.integers(2, 5),
+        "waiting": st.sampled_from([2, 20]),
+        "prefix": st.sampled_from(["true", "true", "false"]),
+        "preemption": st.sampled_from(["auto", "swap", "recompute", "fail"]),
+        "room": st.sampled_from([0, 40, 256]),
+        "users": st.integers(3, 7),
+        "rate": st.sampled_from([5, 40]),
+        "least": st.sampled_from([2, 16]),
+        "prompt": st.integers(20, 40),
+        "some": st.sampled_from([1, 10]),
+        "output": st.integers(10, 60),
+        "shared": st.sampled_from([0, 0.5, 1.0]),
+        "leaving": st.sampled_from([0, 0.1]),
+        "trial": st.just(4),
+    }
+)
+ROOMY = {"waiting": 20, "prefix": "true", "room": 256, "shared": 1.0, "leaving": 0, "some": 10, "size": 4}
+
+
+# Who computes again, or comes back from the host, makes known what the head of the queue may share; a chunk of one
+# token is no decode; and rows of later steps come in order of rank.
+@settings(
+    max_examples=8,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@example(
+    drawn=ROOMY
+    | {"seed": 0, "blocks": 30, "budget": 64, "seqs": 3, "preemption": "recompute", "users": 5, "rate": 40}
+    | {"least": 16, "prompt": 40, "output": 60, "trial": 15}
+)
+@example(
+    drawn=ROOMY
+    | {"seed": 0, "blocks": 34, "budget": 16, "seqs": 4, "preemption": "swap", "users": 7, "rate": 40}
+    | {"least": 16, "prompt": 40, "output": 60, "trial": 4}
+)
+@example(
+    drawn=ROOMY
+    | {"seed": 1, "blocks": 22, "budget": 5, "seqs": 4, "preemption": "recompute", "users": 4, "rate": 8}
+    | {"least": 2, "prompt": 8, "output": 60, "trial": 20, "prefix": "false", "shared": 0}
+)
+@given(drawn=waits)
+def test_so_it_has_where_somebody_always_waits(drawn, monkeypatch):
+    text = BUSY.format(**drawn)
+    with tempfile.TemporaryDirectory() as folder, monkeypatch.context() as patched:
+        leaping = history(Path(folder), text)
+        patched.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
+        assert leaping == history(Path(folder), text)
+
+
 @pytest.mark.parametrize(
     ("words", "share"),
     [
