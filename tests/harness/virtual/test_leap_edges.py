@@ -1,0 +1,107 @@
+"""Moments at which leaps once had another history than runs without: each pair of runs is held together."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from harness.options import RunOptions
+from harness.record.digest import table_digests
+from harness.run import run
+from harness.virtual.world import World
+
+FRAME = """
+schema = 1
+name = "edge"
+means = "x"
+drive = "virtual"
+seed = {seed}
+target = {{ knobs = {{ {knobs}, request_timeout_s = 60 }} }}
+phases = {{ warmup = {{ completed = 1 }}, baseline = "1s", trial = "8s", recovery = "1s", drain_max = "4s" }}
+canary = {{ every = "{canary}" }}
+{load}
+"""
+EDGES = {
+    "who comes is refused in the middle of a leap": FRAME.format(
+        seed=979,
+        canary="3s",
+        knobs="kv_blocks = 25, token_budget = 512, seqs_max = 1, waiting_max = 12",
+        load="""
+[[load]]
+id = "l0"
+rate = "40/s"
+prompt_tokens = [1, 300]
+output_tokens = [1, 60]
+stream = 0.0
+in_flight_max = 100
+cancel = [{ share = 0.24, at = "queued" }]
+""",
+    ),
+    "a fault in the contract's cache is armed when all shapes were leapt over": FRAME.format(
+        seed=814,
+        canary="0.25s",
+        knobs="kv_blocks = 4, block_tokens = 1, token_budget = 2048, seqs_max = 2, waiting_max = 3, "
+        'prefix_cache = false, expected_output = 0.1, preemption = "fail"',
+        load="""
+[[load]]
+id = "l0"
+rate = "3/s"
+prompt_tokens = [1, 2]
+output_tokens = [1, 2]
+timeout = "0.4s"
+[[fault]]
+id = "f0"
+do = "contract.cache: lie"
+when = { every = "2s", times = 1, for = "0.25s" }
+expect = { outcomes = ["ok", "refused", "timeout"], victims = "all", recover = "1s" }
+""",
+    ),
+    "a fault is armed in a leap that is longer than a launch may be late": FRAME.format(
+        seed=171,
+        canary="3s",
+        knobs="kv_blocks = 20, token_budget = 2048, seqs_max = 4, late_s = 0.003, expected_output = 0.3, "
+        'preemption = "fail"',
+        load="""
+[[load]]
+id = "l0"
+rate = "20/s"
+prompt_tokens = [2, 2]
+output_tokens = [1, 150]
+shared_prefix = 0.7
+stream = 0.7
+in_flight_max = 2
+[[fault]]
+id = "f0"
+do = "device.launch: hang 0.01s"
+when = { every = "2s" }
+expect = { outcomes = ["ok", "refused", "timeout"], victims = "all", recover = "1s" }
+""",
+    ),
+    "a prompt is computed again to its end": FRAME.format(
+        seed=157,
+        canary="3s",
+        knobs="kv_blocks = 62, block_tokens = 1, token_budget = 8, seqs_max = 3, expected_output = 0, "
+        'preemption = "recompute"',
+        load="""
+[[load]]
+id = "l2"
+rate = "20/s"
+prompt_tokens = [2, 2]
+output_tokens = [1, 60]
+shared_prefix = 0.3
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_the_history_is_the_same_without_leaps(edge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def history(folder: Path) -> dict[str, str]:
+        folder.mkdir()
+        (folder / "edge.toml").write_text(EDGES[edge])
+        outcome = run(RunOptions(str(folder / "edge.toml"), folder / "runs"), say=lambda line: None)
+        return table_digests(outcome.run_dir / "run.sqlite")
+
+    leaping = history(tmp_path / "leaping")
+    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
+    assert leaping == history(tmp_path / "stepping")
