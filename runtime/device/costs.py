@@ -19,8 +19,7 @@ import numpy as np
 
 from runtime.core.work import Work
 from runtime.device.keyed import scramble_one
-from runtime.device.stretch import FLOOR_NS as FLOOR_NS
-from runtime.device.stretch import STEPS_MAX, Jitter, curve_of
+from runtime.device.stretch import FLOOR_NS, STEPS_MAX, Jitter, curve_of
 
 DEFAULT = "cpu-default"
 _CURVES_MAX = 500

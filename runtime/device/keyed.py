@@ -208,7 +208,7 @@ def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
     return list(letters.tobytes())
 
 
-def mix(tokens: Ints | Words, positions: Ints) -> Words:
+def mix(tokens: Ints, positions: Ints) -> Words:
     """One word for each (token, position)."""
     words = tokens.astype(np.uint64)
     words *= np.uint64(_TOKEN)

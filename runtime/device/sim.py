@@ -16,9 +16,10 @@ from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
 from runtime.core.ports import Ticket
 from runtime.core.work import Breach, Claim, Copy, StepResult, Work
-from runtime.device.costs import FLOOR_NS, Costs
+from runtime.device.costs import Costs
 from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, phase_of
 from runtime.device.ports import Mover, StepModel, Tags
+from runtime.device.stretch import FLOOR_NS
 from runtime.device.virtual_time import VirtualTime
 
 
@@ -101,6 +102,7 @@ class SimDevice:
 
     def begin(self, work: Work) -> Ticket:
         """A launch is under way until `leave` or `resume`. Only when idle."""
+        assert self.idle, "a launch is under way already"
         ticket = self._ticket(work)
         self._running = _Launch(ticket, work, (), None)
         return ticket

@@ -54,7 +54,7 @@ class Effects:
             for _, row, full in edges:
                 keys += lines[row][upto[row] : full]
                 upto[row] = full
-            if pool.index.may_know(keys):
+            if pool.index.knows_any(keys):
                 self._fill_slowly(going, edges, last)
                 return
         self._take(going, edges, last)
@@ -84,8 +84,7 @@ class Effects:
             blocks += request.blocks[fresh]
             generations += request.generations[fresh]
             request.published = full
-        if lost := self._pool.publish_each(blocks, generations, keys):
-            self._engine._env.marks.hit("kv.unpublished", lost)
+        self._pool.publish_each(blocks, generations, keys)
 
     def _fill_slowly(self, going: Leapt, edges: Sequence[tuple[int, int, int]], last: int) -> None:
         """Step by step, as the scheduler does. How far rows are computed is for `publish`; `count` says it for good."""

@@ -177,16 +177,12 @@ class Leap:
     def _price_first(self, going: Leapt, step: int) -> bool:
         """The end of step 1 and of as many behind it as come before the next thing planned. False: it is late."""
         rows, now_ns = len(going.rows), self._time.now_ns()
-        if going.is_plain:
-            cost_ns = self._costs.decode_ns(step, rows, sum(going.ends))
+        decodes = [end for first, end in zip(going.firsts, going.ends, strict=True) if end - first == 1]
+        if len(decodes) == rows:
+            cost_ns = self._costs.decode_ns(step, rows, sum(decodes))
         else:
-            decodes = [end for first, end in zip(going.firsts, going.ends, strict=True) if end - first == 1]
             prompt_tokens = sum(going.ends) - sum(going.firsts) - len(decodes)
-            cost_ns = (
-                self._costs.mixed_ns(step, prompt_tokens, len(decodes), sum(decodes))
-                if prompt_tokens
-                else self._costs.decode_ns(step, rows, sum(decodes))
-            )
+            cost_ns = self._costs.mixed_ns(step, prompt_tokens, len(decodes), sum(decodes))
         if cost_ns >= self._late_ns:
             return False
         going.ends_ns.append(now_ns + cost_ns)

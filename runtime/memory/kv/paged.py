@@ -157,11 +157,10 @@ class PagedPool:
             self.publish(owner, block, generation, key, group=group, phase=phase)
         return sum(not self.index.knows(key) for key in keys)
 
-    def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> int:
+    def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> None:
         """The same for blocks of several owners, while no fault is armed."""
         assert not self._env.faults.armed, "faults are fired by `publish`, request by request"
         self.index.add_all(blocks, keys, generations)
-        return 0
 
     def unpublish(self, block: int) -> None:
         """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""

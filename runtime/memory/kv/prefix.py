@@ -110,7 +110,7 @@ class PrefixIndex:
         """Whether some block holds this."""
         return key in self._blocks
 
-    def may_know(self, keys: Sequence[BlockKey]) -> bool:
+    def knows_any(self, keys: Sequence[BlockKey]) -> bool:
         """Whether some block holds one of these."""
         return not self._blocks.keys().isdisjoint(keys)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from runtime.core.work import Work
-from runtime.device.costs import DEFAULT, FLOOR_NS, CostTable, Priced, Slowing, read_table
+from runtime.device.costs import DEFAULT, CostTable, Priced, Slowing, read_table
+from runtime.device.stretch import FLOOR_NS
 from tests.runtime.device.test_keyed import work
 
 TABLE = CostTable(

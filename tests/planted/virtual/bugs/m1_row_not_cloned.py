@@ -37,4 +37,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Scheduler, "publish", _publish)
     patch.setattr(Scheduler, "_cached", _cached)
-    patch.setattr(PrefixIndex, "may_know", lambda self, keys: True)  # a leap then publishes as the scheduler does
+    patch.setattr(PrefixIndex, "knows_any", lambda self, keys: True)  # a leap then publishes as the scheduler does
