@@ -51,9 +51,12 @@ def steps(n):
 def serve():
     torch.set_num_threads(1)
     steps(20)
-    before = minor_faults()
-    steps(20)
-    print(minor_faults() - before)
+    rounds = []
+    for _ in range(5):  # the least of them: the kernel may take pages back from a busy machine and fault them in again
+        before = minor_faults()
+        steps(20)
+        rounds.append(minor_faults() - before)
+    print(min(rounds))
 if sys.argv[1] == "settled":
     assert keep_freed_memory()
 worker = threading.Thread(target=serve)  # as in a device: on the main thread glibc adapts by itself
