@@ -121,8 +121,9 @@ def soak(folder: Path, trial_s: float, blocks: int, seed: int, say: Callable[[st
     scenario = folder / "soak.toml"
     scenario.write_text(SCENARIO.format(trial_s=round(trial_s), blocks=blocks, seed=seed))
     options = RunOptions(str(scenario), folder / "runs")
-    plan = make(prepare(options, catalogue()), catalogue(), new_run_id(), Provenance("benchmark", None, False))
-    directory = make_directory(options, plan)
+    document = prepare(options, catalogue())
+    plan = make(document, catalogue(), new_run_id(), Provenance("benchmark", None, False))
+    directory = make_directory(options, plan, document.source.text)
     looks = Looks(trial_s)
     with Stop() as stop:
         drive(plan, (), directory, stop, looks, say, costs=str(COSTS))

@@ -29,7 +29,7 @@ class RunOptions:
     model: str | None = None
     minutes: float | None = None  # length of the trial
     allow_hosts: tuple[str, ...] = ()  # "HOST:PORT", typed out, for any target that is not loopback
-    allow_command: bool = False  # replay only: may the target's command be started
+    allow_command: bool = False  # may the scenario's target.command be started: the file, or the flag, was typed
     replay_of: str | None = None  # run id
     undeclared: tuple[str, ...] = ()  # "point: action" lines that are armed and that no judge is told of
     metrics: str | None = None  # URL of the target's Prometheus page

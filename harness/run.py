@@ -25,12 +25,11 @@ from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
 from harness.plan.occurrences import undeclared
 from harness.plan.plan import Plan, make
-from harness.plan.strangers import stranger
+from harness.plan.target_policy import refused_target
 from harness.prepare import prepare
 from harness.progress import Progress
 from harness.provenance import provenance
 from runtime.points import catalogue
-from scenarios import library
 
 if TYPE_CHECKING:
     from harness.drive.live import Ending, Show
@@ -41,14 +40,15 @@ Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[st
 def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     """One run from words to verdict. Raises ScenarioProblems, Refusal and Trouble, all before any load was sent."""
     document = prepare(options, catalogue())
-    if (refusal := stranger(document.scenario, options.allow_hosts)) is not None:
+    refusal = refused_target(document.scenario, options.allow_hosts, allow_command=options.allow_command)
+    if refusal is not None:
         raise Refusal(refusal)
     document, found = look_out(document)
     cost_table(options.costs, document.scenario.drive)
     plan = make(document, catalogue(), new_run_id(), provenance())
     hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options)
     latest = _latest(options.runs_dir)
-    directory = make_directory(options, plan)
+    directory = make_directory(options, plan, document.source.text)
     for line in found:
         say(line)
     for line in describe(plan):
@@ -81,7 +81,7 @@ def _drive(word: str, options: RunOptions) -> Drive:
         raise Refusal("only the device of a virtual run can be made to slow down")
     from harness.drive.live import drive as live
 
-    return live
+    return partial(live, allow_command=options.allow_command)
 
 
 def _hidden(options: RunOptions, plan: Plan) -> list[Occurrence]:
@@ -100,12 +100,13 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d_%H%M%S}_{secrets.token_hex(2)}"
 
 
-def make_directory(options: RunOptions, plan: Plan) -> Path:
-    """The run directory with what a replay needs; `latest` points at it."""
+def make_directory(options: RunOptions, plan: Plan, scenario: str) -> Path:
+    """The run directory with what a replay needs; `latest` points at it. `scenario` is the text that was read: by
+    now the file may say something else."""
     directory = (options.runs_dir / plan.run_id).absolute()
     try:
         directory.mkdir(parents=True)
-        shutil.copyfile(library.find(options.scenario), directory / "scenario.toml")
+        (directory / "scenario.toml").write_text(scenario, encoding="utf-8")
         (directory / OPTIONS_FILE).write_text(json.dumps(options.to_json(), indent=1) + "\n")
         if options.costs is not None and options.costs.endswith(".json"):
             shutil.copyfile(options.costs, directory / COSTS_FILE)

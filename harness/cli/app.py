@@ -24,6 +24,10 @@ AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
 ]
+AllowCommand = Annotated[
+    bool,
+    typer.Option("--allow-command", help="Permit the program that a scenario kept in a run directory would start."),
+]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="Exit 0 whatever the verdict, for a job that shall not gate yet.")
 ]
@@ -90,7 +94,8 @@ def run(
 
     hosts, hidden = tuple(allow_host or ()), tuple(undeclared or ())
     with refused():
-        asked = replace(asked, allow_hosts=hosts, undeclared=hidden, runs_dir=runs_dir)
+        # The scenario was typed, and with it the program that it may name as its target.
+        asked = replace(asked, allow_hosts=hosts, allow_command=True, undeclared=hidden, runs_dir=runs_dir)
     return trial(asked, report_only=report_only)
 
 
@@ -102,6 +107,7 @@ def nightly(
         bool, typer.Option("--only-virtual", help='Leave out scenarios without drive = "virtual".')
     ] = False,
     allow_host: AllowHost = None,
+    allow_command: AllowCommand = False,
     night: Annotated[
         str | None, typer.Option(help="The date on which the night began, instead of today's.", metavar="DATE")
     ] = None,
@@ -113,7 +119,14 @@ def nightly(
     """
     from harness.cli.nightly import run_night
 
-    return run_night(folder, runs_dir, only_virtual=only_virtual, allow_hosts=tuple(allow_host or ()), night=night)
+    return run_night(
+        folder,
+        runs_dir,
+        only_virtual=only_virtual,
+        allow_hosts=tuple(allow_host or ()),
+        allow_command=allow_command,
+        night=night,
+    )
 
 
 @app.command(epilog=HELP)
@@ -209,9 +222,7 @@ def replay(
     run: Run = "latest",
     seed: Seed = None,
     allow_host: AllowHost = None,
-    allow_command: Annotated[
-        bool, typer.Option("--allow-command", help="Permit the command that this run started as its target.")
-    ] = False,
+    allow_command: AllowCommand = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
     """Run a recorded run again.

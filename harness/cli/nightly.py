@@ -9,10 +9,16 @@ from harness.nightly.night import Asked, nightly
 
 
 def run_night(
-    folder: Path, runs_dir: Path, *, only_virtual: bool, allow_hosts: tuple[str, ...], night: str | None
+    folder: Path,
+    runs_dir: Path,
+    *,
+    only_virtual: bool,
+    allow_hosts: tuple[str, ...],
+    allow_command: bool,
+    night: str | None,
 ) -> int:
     try:
-        asked = Asked(folder, runs_dir, only_virtual, allow_hosts, night)
+        asked = Asked(folder, runs_dir, only_virtual, allow_hosts, night, allow_command)
     except ValueError as problem:
         raise Refusal(str(problem)) from None
     return nightly(asked, os.environ, partial(print, flush=True))  # a log that is followed over hours

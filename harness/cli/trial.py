@@ -11,7 +11,6 @@ from harness import conclude
 from harness.cli import run_dirs
 from harness.cli.exits import Exit, Refusal
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
-from harness.report.sanitise import terminal
 from harness.report.source import NoRun
 
 
@@ -44,13 +43,6 @@ def reported(run: str, runs_dir: Path) -> int:
 def replayed(run: str, runs_dir: Path, seed: int | None, allow_hosts: tuple[str, ...], *, allow_command: bool) -> int:
     run_dir = run_dirs.find(run, runs_dir)
     plan = _plan(run_dir)
-    target = plan.get("target") or {}
-    if target.get("kind") == "command" and not allow_command:
-        command = " ".join((plan.get("scenario") or {}).get("target", {}).get("command") or ["?"])
-        raise Refusal(
-            f"{run_dir} would start a program: {terminal(command)}\n"
-            "  A run directory may come from a stranger. Read the command; if it may run, add --allow-command."
-        )
     options = _options_of(run_dir, plan, runs_dir, seed, allow_hosts, allow_command)
     _warn_of_another_commit(plan)
     return trial(options)

@@ -38,9 +38,17 @@ class Ending:
 
 
 def drive(
-    plan: Plan, hidden: Sequence[Occurrence], directory: Path, stop: Stop, show: Show, say: Callable[[str], None]
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    stop: Stop,
+    show: Show,
+    say: Callable[[str], None],
+    *,
+    allow_command: bool = False,
 ) -> Ending:
     """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of.
+    `allow_command`: the scenario's own program may be started.
 
     Raises TargetProblem, ReferenceFailed or LoadDied before any load was sent.
     """
@@ -50,7 +58,7 @@ def drive(
         recorder.meta(key, value)
     try:
         with recorder:
-            early = _drive(plan, hidden, directory, recorder, stop, show, say)
+            early = _drive(plan, hidden, directory, recorder, stop, show, say, allow_command)
             if "exact" in plan.capabilities and (early is None or early.by != "signal"):
                 compare_twins(plan, recorder, say)
         return Ending(early)
@@ -67,10 +75,11 @@ def _drive(
     stop: Stop,
     show: Show,
     say: Callable[[str], None],
+    allow_command: bool,
 ) -> Reason | None:
     with ExitStack() as started:
         say(f"starting the target ({plan.scenario.target.kind})")
-        target = targets.start(plan, directory)
+        target = targets.start(plan, directory, allow_command=allow_command)
         started.callback(_stop, target, recorder)
         for note in target.notes:
             say(f"about this target: {note}")

@@ -20,6 +20,7 @@ from harness.drive.child import Child, ChildDied, describe
 from harness.drive.preflight import Answer, NotReady, TargetProblem, first_answer
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
+from harness.plan.target_policy import refused_command
 from harness.sense.listeners import listener, port_of
 from harness.sense.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from harness.sense.proc import look
@@ -72,12 +73,12 @@ class Target(Protocol):
         ...
 
 
-def start(plan: Plan, directory: Path) -> Target:
+def start(plan: Plan, directory: Path, *, allow_command: bool) -> Target:
     """Start or find the target and see it answer one request. Raises TargetProblem with one clear line."""
     kind = plan.scenario.target.kind
     if kind == "builtin":
         return Builtin(plan, directory)
-    return Command(plan, directory) if kind == "command" else Remote(plan)
+    return Command(plan, directory, allow_command=allow_command) if kind == "command" else Remote(plan)
 
 
 class Builtin:
@@ -176,7 +177,10 @@ class Remote:
 class Command:
     """The user's own program, which we start and end. It is ready once its port answers a request."""
 
-    def __init__(self, plan: Plan, directory: Path) -> None:
+    def __init__(self, plan: Plan, directory: Path, *, allow_command: bool) -> None:
+        # Asked here, of the scenario that runs, so that no way that leads here can forget it.
+        if (refusal := refused_command(plan.scenario, allow_command=allow_command)) is not None:
+            raise TargetProblem(refusal)
         target = plan.scenario.target
         port = None if target.url else _free_port()
         self.url = (target.url or f"http://127.0.0.1:{port}").rstrip("/").removesuffix("/v1")

@@ -33,13 +33,16 @@ class Chosen:
     """Names of those that are not virtual, where only virtual ones were asked for."""
 
 
-def choose(folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool) -> Chosen:
+def choose(
+    folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool, allow_command: bool = False
+) -> Chosen:
     """Raises Refusal with everything that is wrong, before anything is started."""
     files = _files(folder)
     jobs, skipped, wrong, bad = [], [], [], 0
     seen: dict[str, str] = {}
     for file in files:
-        options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts)
+        typed = allow_command or not _recorded(file)
+        options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts, allow_command=typed)
         try:
             name, drive, wall_s = _looked_at(options, skip_live=only_virtual)
         except (ScenarioProblems, Refusal) as problem:
@@ -77,12 +80,18 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
+def _recorded(file: Path) -> bool:
+    """Whether the file, or what it is a link to, was kept in a run directory, which may come from a stranger."""
+    homes = (file.parent, file.resolve().parent)
+    return any((home / name).exists() for home in homes for name in ("plan.json", "options.json", "run.sqlite"))
+
+
 def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float]:
     """Name, drive and longest planned time of a scenario that could be run as it stands. Raises ScenarioProblems or
     Refusal."""
     from harness.lookout import look_out
     from harness.plan.plan import make
-    from harness.plan.strangers import stranger
+    from harness.plan.target_policy import refused_target
     from harness.prepare import prepare
     from harness.provenance import provenance
     from runtime.points import catalogue
@@ -91,7 +100,8 @@ def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float
     scenario = document.scenario
     if skip_live and scenario.drive != "virtual":
         return scenario.name, scenario.drive, 0.0
-    if (refusal := stranger(scenario, options.allow_hosts)) is not None:
+    refusal = refused_target(scenario, options.allow_hosts, allow_command=options.allow_command)
+    if refusal is not None:
         raise Refusal(refusal)
     plan = make(look_out(document)[0], catalogue(), "planned", provenance())
     return scenario.name, scenario.drive, plan.cost.wall_s_max + scenario.target.ready_max

@@ -29,7 +29,8 @@ def make(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
     the second kills it and is raised again (StopNow). A trial that does not end is asked to, and then killed."""
     started, began_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     options = job.options
-    words = (json.dumps(options.to_json()), str(options.runs_dir), *options.allow_hosts)
+    may = {"allow_hosts": options.allow_hosts, "allow_command": options.allow_command}
+    words = (json.dumps(options.to_json()), str(options.runs_dir), json.dumps(may))
     child = Child(job.scenario, (sys.executable, "-m", "harness.nightly.one", *words), log, NO_GITHUB)
     try:
         late = _wait(child, stop, began_s + job.wall_s_max)

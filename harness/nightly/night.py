@@ -33,6 +33,8 @@ class Asked:
     allow_hosts: tuple[str, ...] = ()
     night: str | None = None
     """YYYY-MM-DD; None: tonight."""
+    allow_command: bool = False
+    """A scenario that lies in a run directory may start its program too."""
 
     def __post_init__(self) -> None:
         RunOptions("each of them", allow_hosts=self.allow_hosts)  # refuses what is no HOST:PORT
@@ -46,7 +48,13 @@ class Asked:
 def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
     """The exit code: the fold of the scenarios and controls, 130 when it was interrupted. Raises Refusal before
     anything is started."""
-    chosen = choose(asked.folder, asked.runs_dir, asked.allow_hosts, only_virtual=asked.only_virtual)
+    chosen = choose(
+        asked.folder,
+        asked.runs_dir,
+        asked.allow_hosts,
+        only_virtual=asked.only_virtual,
+        allow_command=asked.allow_command,
+    )
     night, here = asked.night or tonight(datetime.now().astimezone()), host_class()
     folder = asked.runs_dir / NIGHTS_FOLDER / night
     jobs = (*controls.jobs(asked.runs_dir), *chosen.jobs)

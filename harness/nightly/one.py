@@ -1,4 +1,4 @@
-"""`python -m harness.nightly.one OPTIONS RUNS_DIR [HOST:PORT...]`: one trial of a night, in a process of its own.
+"""`python -m harness.nightly.one OPTIONS RUNS_DIR PERMISSIONS`: one trial of a night, in a process of its own.
 
 Says one JSON line when the trial is judged; everything else that is printed goes into the night's log.
 """
@@ -20,7 +20,13 @@ def main(argv: list[str]) -> int:
 def _run(argv: list[str]) -> int:
     from harness.run import run
 
-    options = RunOptions.from_json(json.loads(argv[0]), runs_dir=Path(argv[1]), allow_hosts=tuple(argv[2:]))
+    may = json.loads(argv[2])
+    options = RunOptions.from_json(
+        json.loads(argv[0]),
+        runs_dir=Path(argv[1]),
+        allow_hosts=tuple(may["allow_hosts"]),
+        allow_command=may["allow_command"],
+    )
     with steady():
         outcome = run(options)
         print(json.dumps({"e": "judged", "run_dir": str(outcome.run_dir), "exit": int(outcome.exit)}))

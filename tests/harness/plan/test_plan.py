@@ -6,7 +6,7 @@ import pytest
 from assertions.brief import Brief
 from harness.plan.describe import describe
 from harness.plan.plan import Plan, make
-from harness.plan.strangers import stranger
+from harness.plan.target_policy import refused_host
 from harness.provenance import Provenance
 from runtime.points import catalogue
 from scenarios import library
@@ -110,7 +110,7 @@ def test_quiesce_points_cut_the_trial_into_whole_pieces():
 def test_load_goes_to_loopback_or_to_what_was_typed_out():
     def at(url: str, *allowed: str) -> str | None:
         text = SMALL + f"[target]\nkind = 'url'\nurl = '{url}'\n[limits]\nrequests = 9\ntokens = 9\nrate = '1/s'\n"
-        return stranger(read_text(text + "in_flight = 1\nwall = '60s'\n").scenario, allowed)
+        return refused_host(read_text(text + "in_flight = 1\nwall = '60s'\n").scenario, allowed)
 
     assert at("http://127.0.0.1:8000") is None
     assert at("http://[::1]:8000") is None

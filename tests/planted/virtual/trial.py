@@ -55,8 +55,9 @@ def run(scenario: str, seed: int | None = None) -> Trial:
     began_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         options = RunOptions(str(SCENARIOS / f"{scenario}.toml"), Path(folder), seed=seed)
-        plan = make(prepare(options, catalogue()), catalogue(), new_run_id(), HERE)
-        directory = make_directory(options, plan)
+        document = prepare(options, catalogue())
+        plan = make(document, catalogue(), new_run_id(), HERE)
+        directory = make_directory(options, plan, document.source.text)
         drive(plan, [], directory, Stop(), lambda *seen: None, lambda line: None)
         verdict = judge(directory)
     return Trial(verdict, time.perf_counter() - began_s)
