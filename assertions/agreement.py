@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from assertions import stats
-from assertions.case import Case
+from assertions.context import JudgeContext
 from assertions.rows import Canary
 
 PROMPTS_MAX = 8
@@ -40,14 +40,14 @@ class Agreement:
         return self.disagreed > 0 and not self.broken
 
 
-def agreement(case: Case) -> Agreement:
+def agreement(context: JudgeContext) -> Agreement:
     """Canaries without a reference, held against the answers that the target gave before the trial."""
-    requests = case.history.requests
-    early = case.spans("warmup", "baseline")
+    requests = context.history.requests
+    early = context.spans("warmup", "baseline")
     known: dict[str, list[str]] = defaultdict(list)
     later: list[Canary] = []
     references = set()
-    for row in case.history.canaries:
+    for row in context.history.canaries:
         if row.reference is not None:
             continue
         position = requests.row_of.get(row.request)

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from assertions import armings, schema
+from assertions import fault_occurrences, schema
 from assertions.rows import (
     Audit,
     Canary,
@@ -28,13 +28,13 @@ from assertions.rows import (
     Requests,
     Samples,
     Served,
-    Words,
+    TextColumn,
 )
 
 # A reader of histories needs their rows: both come from here.
 __all__ = [
     "Audit", "Canary", "Event", "FaultRow", "Fire", "Floats", "Histogram", "History", "Mask", "Phase", "Requests",
-    "Samples", "Served", "Words",
+    "Samples", "Served", "TextColumn",
 ]  # fmt: skip
 
 BATCH_ROWS = 20_000
@@ -119,8 +119,8 @@ class History:
     @cached_property
     def faults(self) -> tuple[FaultRow, ...]:
         counted = Counter((fire.fault, fire.n) for fire in self.fires)
-        rows = self._rows("fault", f"SELECT {armings.COLUMNS} FROM fault ORDER BY rowid")  # noqa: S608 - our own names
-        return armings.occurrences(rows, counted, self.events)
+        rows = self._rows("fault", f"SELECT {fault_occurrences.COLUMNS} FROM fault ORDER BY rowid")  # noqa: S608 - our own names
+        return fault_occurrences.occurrences(rows, counted, self.events)
 
     @cached_property
     def fires(self) -> tuple[Fire, ...]:
@@ -248,7 +248,7 @@ class History:
 
     def _columns(
         self, query: str, texts: int, numbers: int, needs: tuple[str, ...], parameters: tuple[object, ...] = ()
-    ) -> tuple[list[str], list[Words], list[Floats]]:
+    ) -> tuple[list[str], list[TextColumn], list[Floats]]:
         """Columns of a query that selects one id, `texts` texts and `numbers` numbers, without a Python row each."""
         ids: list[str] = []
         books: list[dict[str | None, int]] = [{} for _ in range(texts)]
@@ -264,7 +264,7 @@ class History:
                 for parts_f, column in zip(values, columns[1 + texts :], strict=True):
                     parts_f.append(np.array(column, dtype=np.float64))  # None becomes NaN
         words = [
-            Words(np.concatenate(parts) if parts else np.zeros(0, np.int32), tuple(book))
+            TextColumn(np.concatenate(parts) if parts else np.zeros(0, np.int32), tuple(book))
             for parts, book in zip(codes, books, strict=True)
         ]
         return ids, words, [np.concatenate(parts) if parts else np.zeros(0) for parts in values]

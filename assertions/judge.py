@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge
+from assertions.context import Judge, JudgeContext
 from assertions.history import History
 from assertions.judges import (
     alive,
@@ -26,6 +25,7 @@ from assertions.judges import (
     recovery,
     tokens,
 )
+from assertions.plan_view import PlanView
 from assertions.verdict import Judged, Level, State, Verdict, fold
 
 
@@ -55,24 +55,24 @@ class Need:
         return f"{self.state.replace('_', ' ')}: {self.judge} ({self.because}: {self.cure})"
 
 
-def judge(history: History, brief: Brief) -> Verdict:
+def judge(history: History, plan: PlanView) -> Verdict:
     """Every judge on one run. A breach of the load voids what timing judges said; a crashed judge is UNKNOWN."""
-    case = Case(history, brief)
-    bench = judges_of(brief)
-    said = [_unless_not_planned(brief, each) or _heard(each, case) for each in bench]
+    context = JudgeContext(history, plan)
+    bench = judges_of(plan)
+    said = [_unless_not_planned(plan, each) or _heard(each, context) for each in bench]
     breach = next((judged for judged in said if judged.name == load.NAME and judged.state is State.UNKNOWN), None)
     if breach is not None:
         said = [_voided(judged, breach) if each.timing else judged for each, judged in zip(bench, said, strict=True)]
-    return Verdict(fold(said), tuple(said), brief.run)
+    return Verdict(fold(said), tuple(said), plan.run)
 
 
-def needs(brief: Brief) -> list[Need]:
+def needs(plan: PlanView) -> list[Need]:
     """What each judge will do with a run of this plan, in the order of the report."""
     found = []
-    for each in judges_of(brief):
-        missing = each.needs(brief)
+    for each in judges_of(plan):
+        missing = each.needs(plan)
         if missing is None:
-            found.append(Need(each.name, each.level, NeedState.PLANNED, note=each.note(brief)))
+            found.append(Need(each.name, each.level, NeedState.PLANNED, note=each.note(plan)))
             continue
         refused = each.asked and each.level is Level.REQUIRED
         state = NeedState.REFUSED if refused else NeedState.NOT_JUDGED
@@ -80,24 +80,24 @@ def needs(brief: Brief) -> list[Need]:
     return found
 
 
-def judges_of(brief: Brief) -> list[Judge]:
+def judges_of(plan: PlanView) -> list[Judge]:
     """The bench for one plan: the exact judges, the watched series, the probes, and the user's own checks."""
     bench = [
-        answered.judge(brief),
-        alive.judge(brief),
-        tokens.judge(brief),
-        invariants.judge(brief),
-        fired.judge(brief),
-        reclamation.judge(brief),
-        recovery.judge(brief),
-        load.judge(brief),
-        latency.judge(brief),
+        answered.judge(plan),
+        alive.judge(plan),
+        tokens.judge(plan),
+        invariants.judge(plan),
+        fired.judge(plan),
+        reclamation.judge(plan),
+        recovery.judge(plan),
+        load.judge(plan),
+        latency.judge(plan),
     ]
-    if brief.deadline_s is not None:
-        bench.append(deadline.judge(brief))
-    bench += [leak.judge(brief, series) for series in leak.SERIES]
-    bench += [drift.judge(brief, each.id) for each in brief.loads if each.probe]
-    bench += [check.judge(brief, each) for each in brief.checks]
+    if plan.deadline_s is not None:
+        bench.append(deadline.judge(plan))
+    bench += [leak.judge(plan, series) for series in leak.SERIES]
+    bench += [drift.judge(plan, each.id) for each in plan.loads if each.probe]
+    bench += [check.judge(plan, each) for each in plan.checks]
     return list(_named_once(bench))
 
 
@@ -109,14 +109,14 @@ def _named_once(bench: Iterable[Judge]) -> Iterable[Judge]:
         yield each if seen[each.name] == 1 else replace(each, name=f"{each.name} ({seen[each.name]})")
 
 
-def _unless_not_planned(brief: Brief, each: Judge) -> Judged | None:
+def _unless_not_planned(plan: PlanView, each: Judge) -> Judged | None:
     """NOT_JUDGED when the plan said so, or when there is no word of it and it cannot decide."""
-    planned = brief.judges.get(each.name)
+    planned = plan.judges.get(each.name)
     if planned is not None:
         because, cure = planned.because, planned.cure
         absent = planned.state != NeedState.PLANNED
     else:
-        missing = each.needs(brief)
+        missing = each.needs(plan)
         because, cure = (missing.because, missing.cure) if missing else (None, None)
         absent = missing is not None
     if not absent:
@@ -125,9 +125,9 @@ def _unless_not_planned(brief: Brief, each: Judge) -> Judged | None:
     return Judged(each.name, State.NOT_JUDGED, text, each.level, because=because, to_decide=cure)
 
 
-def _heard(each: Judge, case: Case) -> Judged:
+def _heard(each: Judge, context: JudgeContext) -> Judged:
     try:
-        return replace(each.decide(case), name=each.name, level=each.level)
+        return replace(each.decide(context), name=each.name, level=each.level)
     except Exception as error:  # the one place where a broad except is right: a crashed judge must not hide the others
         text = f"the judge crashed: {type(error).__name__}: {error}"
         cure = "report this run: a judge must not crash on any history"

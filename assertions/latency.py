@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.brief import Brief, Check
-from assertions.case import MEASURED, Case
+from assertions.context import MEASURED, JudgeContext
+from assertions.plan_view import Check, PlanView
 from assertions.rows import Floats, Mask
-from assertions.windows import NS, inside, touched
+from assertions.windows import NS_PER_S, inside, touched
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Values:
         return (-np.inf if low < 1 else found[0]), (np.inf if high > self.n else found[1])
 
 
-def latencies(case: Case, metric: str, mask: Mask) -> Values:
+def latencies(context: JudgeContext, metric: str, mask: Mask) -> Values:
     """ttft, e2e or tpot of the requests in the mask that ended ok, or by a timeout."""
-    requests = case.history.requests
+    requests = context.history.requests
     timeout = requests.outcome.among("timeout")
     start, end = requests.intended_ns, requests.end_ns
     first = np.where(np.isnan(requests.first_ns) & timeout, end, requests.first_ns)
@@ -62,14 +62,16 @@ def latencies(case: Case, metric: str, mask: Mask) -> Values:
         values = np.where(more > 0, (requests.last_ns - requests.first_ns) / np.where(more > 0, more, 1), np.nan)
         timeout = np.zeros_like(timeout)
     keep = mask & (requests.ok | timeout) & ~np.isnan(values)
-    return _sorted(values[keep] / NS, np.ones(int(keep.sum())), start[keep])
+    return _sorted(values[keep] / NS_PER_S, np.ones(int(keep.sum())), start[keep])
 
 
-def gaps(case: Case, loads: frozenset[str] | None, spans: list[tuple[float, float]], out: bool) -> Values:
+def gaps(context: JudgeContext, loads: frozenset[str] | None, spans: list[tuple[float, float]], out: bool) -> Values:
     """itl from the histogram windows that lie in the measured phases: out of the spans, or (not `out`) within them."""
-    hist = case.history.histogram("itl")
+    hist = context.history.histogram("itl")
     end = hist.t_ns + hist.width_ns
-    keep = inside(hist.t_ns, case.spans(*MEASURED)) if case.history.phases else np.ones(len(hist.t_ns), dtype=bool)
+    keep = (
+        inside(hist.t_ns, context.spans(*MEASURED)) if context.history.phases else np.ones(len(hist.t_ns), dtype=bool)
+    )
     if loads is not None:
         keep &= hist.load.among(*loads)
     touching = np.zeros(len(keep), dtype=bool)
@@ -78,7 +80,7 @@ def gaps(case: Case, loads: frozenset[str] | None, spans: list[tuple[float, floa
     keep &= ~touching if out else touching
     # The upper edge would flatter nobody, the lower edge is what the row says; the middle is within 0.05 %.
     middle = hist.bucket[keep] * 1.0005
-    return _sorted(middle / NS, hist.n[keep], hist.t_ns[keep])
+    return _sorted(middle / NS_PER_S, hist.n[keep], hist.t_ns[keep])
 
 
 def _sorted(seconds: Floats, weight: Floats, t_ns: Floats) -> Values:
@@ -86,19 +88,19 @@ def _sorted(seconds: Floats, weight: Floats, t_ns: Floats) -> Values:
     return Values(seconds[order], weight[order], t_ns[order])
 
 
-def chosen_loads(brief: Brief, check: Check) -> frozenset[str] | None:
+def chosen_loads(plan: PlanView, check: Check) -> frozenset[str] | None:
     """The loads a check is about; None: all of them."""
     if check.load is not None:
         return frozenset({check.load})
     if check.group is not None:
-        return frozenset(load.id for load in brief.loads if load.group == check.group)
+        return frozenset(load.id for load in plan.loads if load.group == check.group)
     return None
 
 
-def chosen(case: Case, check: Check) -> Mask:
+def chosen(context: JudgeContext, check: Check) -> Mask:
     """The measured requests that a check is about, by load, group and `where`."""
-    requests = case.history.requests
-    mask = case.measured.copy()
+    requests = context.history.requests
+    mask = context.measured.copy()
     if check.load is not None:
         mask &= requests.load.among(check.load)
     if check.group is not None:
@@ -107,13 +109,13 @@ def chosen(case: Case, check: Check) -> Mask:
         case "all":
             return mask
         case "outside":
-            return mask & ~case.touched
-    return mask & touched(requests, [window for window in case.windows if window.row.id == check.where])
+            return mask & ~context.touched
+    return mask & touched(requests, [window for window in context.windows if window.row.id == check.where])
 
 
-def spans_of(case: Case, where: str) -> tuple[list[tuple[float, float]], bool]:
+def spans_of(context: JudgeContext, where: str) -> tuple[list[tuple[float, float]], bool]:
     """The fault windows that a `where` speaks of, and whether it means outside of them."""
     spans: list[tuple[float, float]] = [
-        (w.arm_ns, w.end_ns) for w in case.windows if where in ("outside", "all", w.row.id)
+        (w.arm_ns, w.end_ns) for w in context.windows if where in ("outside", "all", w.row.id)
     ]
     return ([], True) if where == "all" else (spans, where == "outside")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assertions.curve import Curve
+from assertions.arrival_counts import ArrivalCounts
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PlannedLoad:
     stream_share: float = 1.0
     output_tokens: float | None = None  # a reply's, in the middle; None: only the trace knows
     timeout_s: float | None = None  # how long its clients wait
-    curve: Curve | None = None  # of a trace, which the plan has counted
+    arrival_counts: ArrivalCounts | None = None  # of a trace, which the plan has counted
 
 
 def faults_of(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedFault, ...]:
@@ -158,7 +158,7 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
         stream_share=1.0 if stream is None else float(stream),
         output_tokens=_middle(words.get("output_tokens")),
         timeout_s=words.get("timeout"),
-        curve=Curve.read(record.get("arrivals_by_second")),
+        arrival_counts=ArrivalCounts.read(record.get("arrivals_by_second")),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assertions import stats
-from assertions.blocks import Blocks, trend
+from assertions.periods import PeriodValues, trend
 from assertions.rows import Floats
 from assertions.verdict import State
 
@@ -50,11 +50,12 @@ def growth_rates(
     minutes = int(hours * 60)
     noise = ar1(runs, minutes, correlation, seed)
     values = noise + growth_sd * np.arange(minutes) / minutes
-    blocks = minutes // block_minutes
-    means = values[:, : blocks * block_minutes].reshape(runs, blocks, block_minutes).mean(axis=2)
-    middles = (np.arange(blocks) + 0.5) * block_minutes / 60
+    periods = minutes // block_minutes
+    means = values[:, : periods * block_minutes].reshape(runs, periods, block_minutes).mean(axis=2)
+    middles = (np.arange(periods) + 0.5) * block_minutes / 60
     states = [
-        trend(Blocks(middles, row, middles, block_minutes * 60.0, 0)).against("<", budget_sd / hours) for row in means
+        trend(PeriodValues(middles, row, middles, block_minutes * 60.0, 0)).against("<", budget_sd / hours)
+        for row in means
     ]
     return _rates(states)
 
@@ -117,7 +118,7 @@ def table(runs: int) -> Iterator[str]:
                 yield f"| {n} | {correlation:g} | {share:.1%} | {_cells(rates)} |"
     yield ""
     yield "Smallest budget that a clean series passes in nine runs of ten, in SD of its period values:"
-    decidable = (f"{blocks} periods {stats.smallest_decidable_sd(blocks):.2f}" for blocks in (8, 12, 16, 24, 48))
+    decidable = (f"{periods} periods {stats.smallest_decidable_sd(periods):.2f}" for periods in (8, 12, 16, 24, 48))
     yield ", ".join(decidable)
 
 

@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 UNFINISHED, DROPPED = "unfinished", "dropped"
 
 
-class Words:
+class TextColumn:
     """A column of few distinct texts over many rows, kept as small integers."""
 
     def __init__(self, codes: NDArray[np.int32], words: tuple[str | None, ...]) -> None:
@@ -122,7 +122,7 @@ class Histogram:
 
     t_ns: Floats
     width_ns: Floats
-    load: Words
+    load: TextColumn
     bucket: Floats
     n: Floats
 
@@ -132,13 +132,13 @@ class Requests:
     """Every arrival with its reply, one row each, in the order of sending."""
 
     id: list[str]
-    load: Words
-    kind: Words
-    group: Words
-    outcome: Words  # "unfinished" where no reply was recorded, "dropped" where nothing was sent
-    finish: Words
-    tokens_from: Words
-    cancel_at: Words
+    load: TextColumn
+    kind: TextColumn
+    group: TextColumn
+    outcome: TextColumn  # "unfinished" where no reply was recorded, "dropped" where nothing was sent
+    finish: TextColumn
+    tokens_from: TextColumn
+    cancel_at: TextColumn
     intended_ns: Floats
     sent_ns: Floats
     first_ns: Floats

@@ -16,7 +16,7 @@ POWER = 0.9  # "smallest visible" means seen in nine runs of ten
 
 
 @dataclass(frozen=True)
-class Line:
+class LineFit:
     """A straight line through points: `slope` with its interval, one-sided ALPHA at each end."""
 
     slope: float
@@ -27,7 +27,7 @@ class Line:
     points: int
 
 
-def line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> Line:
+def fit_line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> LineFit:
     """Least squares with a t interval. Needs 3 points; fewer are an AssertionError: the judge must count first."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     n = len(xs)
@@ -39,7 +39,7 @@ def line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> Line:
     residual = risen - risen.mean() - slope * centred
     sd = math.sqrt(float(residual @ residual) / (n - 2))
     margin = t_quantile(1 - alpha, n - 2) * sd / math.sqrt(spread)
-    return Line(slope, slope - margin, slope + margin, float(ys.mean()), sd, n)
+    return LineFit(slope, slope - margin, slope + margin, float(ys.mean()), sd, n)
 
 
 def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
@@ -50,12 +50,12 @@ def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, pow
     return (t_quantile(1 - alpha, df) + t_quantile(power, df)) * error
 
 
-def smallest_decidable_sd(blocks: int, alpha: float = ALPHA, power: float = POWER) -> float:
+def smallest_decidable_sd(periods: int, alpha: float = ALPHA, power: float = POWER) -> float:
     """The smallest budget, as growth over the run in SD of the block values, under which a clean series PASSes.
 
     With `power`, for equally spaced blocks. Below it most clean runs end UNKNOWN, so asking is a waste.
     """
-    return smallest_visible(np.arange(blocks) / blocks, 1.0, alpha, power)
+    return smallest_visible(np.arange(periods) / periods, 1.0, alpha, power)
 
 
 def theil_sen(x: ArrayLike, y: ArrayLike) -> float:

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.brief import Brief, Expect, PlannedFault
 from assertions.history import History
+from assertions.plan_view import Expect, PlannedFault, PlanView
 from assertions.rows import FaultRow, Fire, Floats, Mask, Requests
 
-NS = 1_000_000_000
+NS_PER_S = 1_000_000_000
 RECOVER_DEFAULT_S = 30.0
 # Marks, log lines and ledger rows are written a little after the moment they speak of.
-SLACK_NS = 2 * NS
+SLACK_NS = 2 * NS_PER_S
 
 
 @dataclass(frozen=True)
-class Window:
+class FaultWindow:
     """One occurrence of a fault that fired. `end_ns`: heal and recovery margin; never healed: the run's end."""
 
     row: FaultRow
@@ -57,18 +57,18 @@ class Victims:
     named: frozenset[int]
 
 
-def windows(history: History, brief: Brief) -> tuple[Window, ...]:
+def windows(history: History, plan: PlanView) -> tuple[FaultWindow, ...]:
     """One window for each occurrence that fired, in the order of arming."""
-    planned = {(fault.id, fault.n): fault for fault in brief.faults}
+    planned = {(fault.id, fault.n): fault for fault in plan.faults}
     made = []
     for row in history.faults:
         if row.fired <= 0 or row.arm_ns is None:
             continue
         fires = tuple(fire for fire in history.fires if (fire.fault, fire.n) == (row.id, row.n))
         first_ns = row.first_ns if row.first_ns is not None else (fires[0].t_ns if fires else row.arm_ns)
-        plan = planned.get((row.id, row.n))
-        end_ns = history.end_ns if row.heal_ns is None else recovered_by(history, row.heal_ns, plan)
-        made.append(Window(row, plan, row.arm_ns, first_ns, row.heal_ns, max(end_ns, row.arm_ns), fires))
+        fault = planned.get((row.id, row.n))
+        end_ns = history.end_ns if row.heal_ns is None else recovered_by(history, row.heal_ns, fault)
+        made.append(FaultWindow(row, fault, row.arm_ns, first_ns, row.heal_ns, max(end_ns, row.arm_ns), fires))
     return tuple(sorted(made, key=lambda window: (window.arm_ns, window.name)))
 
 
@@ -82,7 +82,7 @@ def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -
             return int(after[expect.recover_completed - 1])
         return max(history.end_ns, heal_ns)
     seconds = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
-    return heal_ns + round(seconds * NS)
+    return heal_ns + round(seconds * NS_PER_S)
 
 
 def inside(times_ns: Floats, spans: Iterable[tuple[float, float]]) -> Mask:
@@ -93,7 +93,7 @@ def inside(times_ns: Floats, spans: Iterable[tuple[float, float]]) -> Mask:
     return found
 
 
-def touched(requests: Requests, found: Sequence[Window]) -> Mask:
+def touched(requests: Requests, found: Sequence[FaultWindow]) -> Mask:
     """Requests whose life overlaps one of the windows. One without an end lives to the end of time."""
     start = np.where(requests.sent, np.fmin(requests.sent_ns, requests.intended_ns), requests.intended_ns)
     # A dropped arrival lives for the moment at which it should have been sent.
@@ -104,7 +104,7 @@ def touched(requests: Requests, found: Sequence[Window]) -> Mask:
     return mask
 
 
-def victims(window: Window, requests: Requests, client_of: dict[str, str]) -> Victims:
+def victims(window: FaultWindow, requests: Requests, client_of: dict[str, str]) -> Victims:
     """Whom this window may hurt, by its `victims` word.
 
     hit    requests that the injector named; a fire that names none hits everyone of its group in flight at that moment
@@ -130,7 +130,7 @@ def victims(window: Window, requests: Requests, client_of: dict[str, str]) -> Vi
     return Victims(frozenset(rows), named)
 
 
-def _named(window: Window, requests: Requests, client_of: dict[str, str]) -> frozenset[int]:
+def _named(window: FaultWindow, requests: Requests, client_of: dict[str, str]) -> frozenset[int]:
     names = (client_of.get(name, name) for fire in window.fires for name in fire.requests)
     return frozenset(requests.row_of[name] for name in names if name in requests.row_of)
 

@@ -59,19 +59,19 @@ def take_in_spools(run_dir: Path) -> str | None:
 
 def judge(run_dir: Path) -> Verdict:
     """Judge the history as it is. The judges are pure: the same history, the same verdict. Raises NotJudgeable."""
-    from assertions.brief import Brief
     from assertions.history import History
     from assertions.judge import judge as judge_history
+    from assertions.plan_view import PlanView
 
     try:
-        brief = Brief.from_plan(json.loads((run_dir / "plan.json").read_text(encoding="utf-8")))
+        plan_view = PlanView.from_plan(json.loads((run_dir / "plan.json").read_text(encoding="utf-8")))
     except OSError as problem:
         raise NotJudgeable(f"{run_dir} is not a run that can be judged: plan.json: {problem.strerror}") from None
     except (KeyError, TypeError, ValueError) as problem:
         raise NotJudgeable(f"{run_dir / 'plan.json'} is not a plan of this version: {problem!r}") from None
     try:
         with History.open(run_dir / "run.sqlite") as history:
-            return judge_history(history, brief)
+            return judge_history(history, plan_view)
     except (FileNotFoundError, sqlite3.DatabaseError) as problem:
         raise NotJudgeable(f"{run_dir / 'run.sqlite'}: {problem}") from None
 

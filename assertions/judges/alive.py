@@ -6,12 +6,12 @@ good baseline: FAIL. The death of our own load process, our full disk, or a run 
 
 import numpy as np
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, shown
+from assertions.context import Judge, JudgeContext, shown
+from assertions.formatting import since_start, size
+from assertions.plan_view import PlanView
 from assertions.rows import Event
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS
-from assertions.wording import since_start, size
 
 NAME = "alive"
 DISK_MIN_BYTES = 16 << 20  # less, and SQLite's next batch may not fit
@@ -21,10 +21,12 @@ GONE_AFTER = 10  # requests in a row, to the end, none of which got an answer
 ASKED_TO_STOP = (0, -2, -9, -15, 130, 137, 143)
 
 
-def decide(case: Case) -> Judged:
-    failures = [*_deaths(case), *_log_lines(case), *_gone(case)]
+def decide(context: JudgeContext) -> Judged:
+    failures = [*_deaths(context), *_log_lines(context), *_gone(context)]
     limit = "no death, no oom_kill, no forbidden log line but by our own faults"
-    figures = {"restarts": float(sum(1 for event in _server(case, "start")) - 1 if any(_server(case, "start")) else 0)}
+    figures = {
+        "restarts": float(sum(1 for event in _server(context, "start")) - 1 if any(_server(context, "start")) else 0)
+    }
     if failures:
         first = failures[0]
         return Judged(
@@ -34,26 +36,26 @@ def decide(case: Case) -> Judged:
             limit=limit,
             observed=first.text,
             since_ns=first.t_ns,
-            fault=case.fault_before(first.t_ns) if first.t_ns is not None else None,
+            fault=context.fault_before(first.t_ns) if first.t_ns is not None else None,
             owner="server",
             evidence=shown(failures),
             figures=figures,
         )
-    if blind := _blind(case):
+    if blind := _blind(context):
         return Judged(NAME, State.UNKNOWN, blind, limit=limit, because=blind, to_decide="run it again", figures=figures)
-    if not case.history.requests.ok.any():
+    if not context.history.requests.ok.any():
         text = "no request was ever answered well, so nothing shows that the target lived"
         return Judged(NAME, State.UNKNOWN, text, limit=limit, because=text, figures=figures)
-    deaths = len(_server(case, "exit"))
+    deaths = len(_server(context, "exit"))
     text = f"alive to the end; {deaths} expected exits" if deaths else "alive to the end"
     return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
 
 
-def _deaths(case: Case) -> list[Evidence]:
+def _deaths(context: JudgeContext) -> list[Evidence]:
     found = []
-    asked_ns = min((at for at in (_drain_ns(case), _stop_ns(case)) if at is not None), default=None)
-    for event in case.history.events:
-        if not event.proc.startswith(SERVER) or _ours(case, event):
+    asked_ns = min((at for at in (_drain_ns(context), _stop_ns(context)) if at is not None), default=None)
+    for event in context.history.events:
+        if not event.proc.startswith(SERVER) or _ours(context, event):
             continue
         if event.kind == "oom_kill":
             found.append(Evidence(event.t_ns, None, f"the kernel killed the server for memory ({event.detail})"))
@@ -65,8 +67,8 @@ def _deaths(case: Case) -> list[Evidence]:
             code = None if event.value is None else int(event.value)
             if asked_ns is not None and event.t_ns >= asked_ns and code in ASKED_TO_STOP:
                 continue
-            stopped = case.cut_short is not None and "died" not in case.cut_short
-            if stopped and code in ASKED_TO_STOP and event.t_ns >= case.history.end_ns - SLACK_NS:
+            stopped = context.cut_short is not None and "died" not in context.cut_short
+            if stopped and code in ASKED_TO_STOP and event.t_ns >= context.history.end_ns - SLACK_NS:
                 continue  # the harness was stopped, and stopped its child
             detail = f": {event.detail}" if event.detail else ""
             how = "is gone" if code is None else f"exited with code {code}"
@@ -74,38 +76,38 @@ def _deaths(case: Case) -> list[Evidence]:
     return found
 
 
-def _drain_ns(case: Case) -> int | None:
+def _drain_ns(context: JudgeContext) -> int | None:
     """From here on processes may stop, because we ask them to."""
-    last = case.history.phases[-1] if case.history.phases else None
+    last = context.history.phases[-1] if context.history.phases else None
     return last.start_ns if last is not None and last.name == "drain" else None
 
 
-def _stop_ns(case: Case) -> int | None:
+def _stop_ns(context: JudgeContext) -> int | None:
     """When the harness said that it now ends the target, whatever the reason for which the run ends."""
-    return next((event.t_ns for event in case.history.events if event.kind == "target_stop"), None)
+    return next((event.t_ns for event in context.history.events if event.kind == "target_stop"), None)
 
 
-def _ours(case: Case, event: Event) -> bool:
+def _ours(context: JudgeContext, event: Event) -> bool:
     """True when a fault that may kill the server was at work."""
-    return any(w.planned is not None and w.planned.kills_server and w.holds(event.t_ns) for w in case.windows)
+    return any(w.planned is not None and w.planned.kills_server and w.holds(event.t_ns) for w in context.windows)
 
 
-def _log_lines(case: Case) -> list[Evidence]:
+def _log_lines(context: JudgeContext) -> list[Evidence]:
     """Forbidden lines outside every fault window: an injected error may well print its traceback."""
     return [
         Evidence(event.t_ns, None, f"forbidden log line: {event.detail}")
-        for event in case.history.events
-        if event.kind == "log_hit" and case.window_at(event.t_ns) is None
+        for event in context.history.events
+        if event.kind == "log_hit" and context.window_at(event.t_ns) is None
     ]
 
 
-def _gone(case: Case) -> list[Evidence]:
+def _gone(context: JudgeContext) -> list[Evidence]:
     """A target that answered in the baseline and no longer does, to the end of the load."""
-    requests = case.history.requests
+    requests = context.history.requests
     answered = np.flatnonzero(requests.ok)
-    if not len(answered) or case.cut_short == "no phase was recorded":
+    if not len(answered) or context.cut_short == "no phase was recorded":
         return []
-    early = case.spans("warmup", "baseline")
+    early = context.spans("warmup", "baseline")
     if early and not any((requests.ok & (requests.end_ns <= end_ns)).any() for _, end_ns in early):
         return []  # never a good baseline: `answered` has it
     after = np.flatnonzero(requests.sent & (requests.sent_ns > requests.end_ns[answered].max()))
@@ -113,30 +115,30 @@ def _gone(case: Case) -> list[Evidence]:
     if len(silent) < GONE_AFTER or len(silent) < len(after):
         return []
     t_ns = requests.start_of(silent[0])
-    if any(w.planned is not None and w.planned.kills_server and w.holds(t_ns) for w in case.windows):
+    if any(w.planned is not None and w.planned.kills_server and w.holds(t_ns) for w in context.windows):
         return []
     text = f"gone after a good baseline: none of the last {len(silent)} requests reached it"
     return [Evidence(t_ns, requests.id[silent[0]], text)]
 
 
-def _blind(case: Case) -> str | None:
+def _blind(context: JudgeContext) -> str | None:
     """Why we cannot say, although nothing bad was seen."""
-    drain_ns = _drain_ns(case)
-    for event in case.history.events:
+    drain_ns = _drain_ns(context)
+    for event in context.history.events:
         stopped = drain_ns is not None and event.t_ns >= drain_ns and event.value in ASKED_TO_STOP
         if event.proc == "load" and event.kind in ("oom_kill", "exit") and not stopped and event.value != 0:
             return f"our load process died at {since_start(event.t_ns)} ({event.detail or event.value})"
         if event.kind == "disk_full":
             return f"our own disk was full at {since_start(event.t_ns)}"
-    disk = case.history.samples("host.disk_free")
+    disk = context.history.samples("host.disk_free")
     if disk is not None and len(disk.value) and disk.value.min() < DISK_MIN_BYTES:
         return f"our own disk was nearly full: {size(float(disk.value.min()))} free"
-    return f"the run was cut short: {case.cut_short}" if case.cut_short else None
+    return f"the run was cut short: {context.cut_short}" if context.cut_short else None
 
 
-def _server(case: Case, kind: str) -> list[Event]:
-    return [event for event in case.history.events if event.kind == kind and event.proc.startswith(SERVER)]
+def _server(context: JudgeContext, kind: str) -> list[Event]:
+    return [event for event in context.history.events if event.kind == kind and event.proc.startswith(SERVER)]
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide)

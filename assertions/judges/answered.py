@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, shown
+from assertions.context import Judge, JudgeContext, shown
+from assertions.plan_view import PlanView
 from assertions.rows import UNFINISHED, Requests, Served
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, Victims, victims
@@ -18,12 +18,12 @@ from assertions.windows import SLACK_NS, Victims, victims
 NAME = "answered"
 
 
-def decide(case: Case) -> Judged:
-    requests = case.history.requests
+def decide(context: JudgeContext) -> Judged:
+    requests = context.history.requests
     sent = int(np.count_nonzero(requests.sent))
     if sent == 0:
         return Judged(NAME, State.UNKNOWN, "no request was sent", because="no request was sent")
-    breaches = [*_doubled(case), *_outcomes(case), *_ledger(case)]
+    breaches = [*_doubled(context), *_outcomes(context), *_ledger(context)]
     unfinished = int(np.count_nonzero(requests.outcome.among(UNFINISHED)))
     figures = {"sent": sent, "ok": int(np.count_nonzero(requests.ok)), "unfinished": unfinished}
     figures["breaches"] = len(breaches)
@@ -39,42 +39,42 @@ def decide(case: Case) -> Judged:
             observed=f"{len(breaches)} breaches",
             smallest_visible="1 request",
             since_ns=since,
-            fault=case.suspect(first.request, since) if first and since is not None else None,
+            fault=context.suspect(first.request, since) if first and since is not None else None,
             evidence=shown(breaches),
             figures=figures,
         )
-    ledgers = "client and server agree" if "ledger" in case.brief.capabilities else "client's ledger only"
-    if (unfinished and case.cut_short) or case.damaged:
+    ledgers = "client and server agree" if "ledger" in context.plan.capabilities else "client's ledger only"
+    if (unfinished and context.cut_short) or context.damaged:
         text = f"{unfinished} of {sent} requests were unfinished when the run was cut short"
         return Judged(
             NAME,
             State.UNKNOWN,
-            f"the record is damaged: {case.damaged}" if case.damaged else text,
+            f"the record is damaged: {context.damaged}" if context.damaged else text,
             limit=limit,
-            because=case.damaged or case.cut_short,
+            because=context.damaged or context.cut_short,
             to_decide="let the run drain",
             figures=figures,
         )
     return Judged(NAME, State.PASS, f"{sent} requests, one outcome each; {ledgers}", limit=limit, figures=figures)
 
 
-def _doubled(case: Case) -> Iterator[Evidence]:
-    row_of, requests = case.history.requests.row_of, case.history.requests
-    for request, count in case.history.doubled_replies():
+def _doubled(context: JudgeContext) -> Iterator[Evidence]:
+    row_of, requests = context.history.requests.row_of, context.history.requests
+    for request, count in context.history.doubled_replies():
         t_ns = requests.start_of(row_of[request]) if request in row_of else None
         yield Evidence(t_ns, request, f"{count} terminal outcomes for one request")
-    for request, count in case.history.doubled_requests():
+    for request, count in context.history.doubled_requests():
         yield Evidence(None, request, f"the id was sent {count} times")
-    for request in case.history.orphan_replies():
+    for request in context.history.orphan_replies():
         yield Evidence(None, request, "a reply to a request that nobody sent")
 
 
-def _outcomes(case: Case) -> Iterator[Evidence]:
-    requests = case.history.requests
-    hurt = [(window, victims(window, requests, case.client_of)) for window in case.windows]
+def _outcomes(context: JudgeContext) -> Iterator[Evidence]:
+    requests = context.history.requests
+    hurt = [(window, victims(window, requests, context.client_of)) for window in context.windows]
     for row in np.flatnonzero(~requests.ok & requests.sent).tolist():
         outcome = requests.outcome[row] or UNFINISHED
-        if outcome == UNFINISHED and (case.cut_short or case.damaged):
+        if outcome == UNFINISHED and (context.cut_short or context.damaged):
             continue  # the run ended under it, or its line was lost
         if _planned(requests, row, outcome):
             continue
@@ -108,35 +108,37 @@ def _looked_fine(requests: Requests, hurt: list[tuple[str, frozenset[str], Victi
             yield Evidence(requests.start_of(row), requests.id[row], f"was hit by {names} and yet looked finished")
 
 
-def _ledger(case: Case) -> Iterator[Evidence]:
+def _ledger(context: JudgeContext) -> Iterator[Evidence]:
     """Where the target keeps a ledger: one row for each request that got an answer, telling the same story."""
-    if "ledger" not in case.brief.capabilities:
+    if "ledger" not in context.plan.capabilities:
         return
-    requests = case.history.requests
+    requests = context.history.requests
     rows: dict[str, list[Served]] = {}
-    for served in case.history.served():
+    for served in context.history.served():
         if served.request is not None:
             rows.setdefault(served.request, []).append(served)
     for request, found in rows.items():
         if len(found) > 1:
             yield Evidence(found[1].end_ns, request, f"{len(found)} rows in the server's ledger")
         if request not in requests.row_of:
-            if not _load_died(case) and not case.damaged:
+            if not _load_died(context) and not context.damaged:
                 yield Evidence(found[0].end_ns, request, "served by the server, but nobody sent it")
             continue
         row = requests.row_of[request]
         if difference := _difference(requests, row, found[0]):
             yield Evidence(requests.start_of(row), request, difference)
-    if case.damaged:
+    if context.damaged:
         return  # a row that is not there may have been one of those that were lost
-    deaths = [event.t_ns for event in case.history.events if event.kind == "exit" and event.proc.startswith("server")]
+    deaths = [
+        event.t_ns for event in context.history.events if event.kind == "exit" and event.proc.startswith("server")
+    ]
     # A reply head proves that the server had the request. Without one it may never have arrived.
     answered = requests.sent & ~np.isnan(requests.http) & ~requests.kind.among("malformed")
     for row in np.flatnonzero(answered & ~requests.outcome.among(UNFINISHED)).tolist():
         if requests.id[row] in rows:
             continue
         start, end = requests.start_of(row), requests.end_ns[row]
-        if any(start <= death <= end + SLACK_NS for death in deaths) or _last_breath(case, end):
+        if any(start <= death <= end + SLACK_NS for death in deaths) or _last_breath(context, end):
             continue  # the ledger's line died with the process; `alive` judges the death
         yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's ledger has no row")
 
@@ -175,14 +177,14 @@ def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
     return None
 
 
-def _load_died(case: Case) -> bool:
-    return any(e.kind == "exit" and e.proc == "load" and e.value not in (0, None) for e in case.history.events)
+def _load_died(context: JudgeContext) -> bool:
+    return any(e.kind == "exit" and e.proc == "load" and e.value not in (0, None) for e in context.history.events)
 
 
-def _last_breath(case: Case, end_ns: float) -> bool:
+def _last_breath(context: JudgeContext, end_ns: float) -> bool:
     """A killed run loses what was written in its last moments."""
-    return case.cut_short is not None and end_ns >= case.history.end_ns - SLACK_NS
+    return context.cut_short is not None and end_ns >= context.history.end_ns - SLACK_NS
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide)

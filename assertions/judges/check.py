@@ -9,16 +9,16 @@ are not independent, the words are "in this run".
 import numpy as np
 
 from assertions import expression, stats
-from assertions.brief import Brief, Check
-from assertions.case import Case, Judge, Missing
+from assertions.context import Judge, JudgeContext, Missing
+from assertions.expected_counts import expected_count, remedies
 from assertions.expression import Expression
-from assertions.facts import read
+from assertions.formatting import amount, between, since_start
 from assertions.judges import drift, leak
 from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, spans_of
-from assertions.outlook import cures, outlook
+from assertions.measurements import measure
+from assertions.plan_view import Check, PlanView
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import NS, inside
-from assertions.wording import amount, between, since_start
+from assertions.windows import NS_PER_S, inside
 
 LATENCIES = ("ttft", "itl", "e2e", "tpot")
 LOWER = (95, 90, 50)
@@ -26,38 +26,38 @@ TIMING = (*LATENCIES, "throughput", "recovery")
 # `load.lateness` is about our generator itself, so a breach of the load must not take it away.
 
 
-def judge(brief: Brief, check: Check) -> Judge:
+def judge(plan: PlanView, check: Check) -> Judge:
     """The judge of one check. Text that is no check is refused by `needs`, and UNKNOWN if it comes this far."""
     try:
         parsed = expression.parse(check.that)
     except ValueError as error:
         return _unreadable(check, str(error))
     if parsed.family == "leak":
-        return leak.check_judge(brief, check, parsed)
+        return leak.check_judge(plan, check, parsed)
     if parsed.family == "drift":
-        return drift.check_judge(brief, check, parsed)
+        return drift.check_judge(plan, check, parsed)
     return Judge(
         check.name,
-        lambda case: decide(case, check, parsed),
-        lambda brief: needs(brief, check, parsed),
+        lambda context: decide(context, check, parsed),
+        lambda plan: needs(plan, check, parsed),
         level=check.level,
         timing=parsed.family in TIMING,
         asked=True,
-        note=lambda brief: _note(brief, check, parsed),
+        note=lambda plan: _note(plan, check, parsed),
     )
 
 
-def decide(case: Case, check: Check, parsed: Expression) -> Judged:
-    known = {fault.id for fault in case.brief.faults}
-    if check.where not in ("outside", "all") and check.where not in {w.row.id for w in case.windows}:
+def decide(context: JudgeContext, check: Check, parsed: Expression) -> Judged:
+    known = {fault.id for fault in context.plan.faults}
+    if check.where not in ("outside", "all") and check.where not in {w.row.id for w in context.windows}:
         never = "did not fire" if check.where in known else "is not in the plan"
         because = f"fault {check.where} {never}, so there is no time to judge"
         return Judged(check.name, State.UNKNOWN, because, because=because, to_decide="a fault that fires")
     if parsed.family in LATENCIES:
-        return _latency(case, check, parsed)
-    fact, detail, interval = read(case, check, parsed.metric)
+        return _latency(context, check, parsed)
+    fact, detail, interval = measure(context, check, parsed.metric)
     if fact is None:
-        return Judged(check.name, State.UNKNOWN, detail, because=case.cut_short or detail, to_decide="more traffic")
+        return Judged(check.name, State.UNKNOWN, detail, because=context.cut_short or detail, to_decide="more traffic")
     state = State.PASS if parsed.holds(fact) else State.FAIL
     observed = amount(fact, parsed.dimension)
     return Judged(
@@ -72,12 +72,14 @@ def decide(case: Case, check: Check, parsed: Expression) -> Judged:
     )
 
 
-def _latency(case: Case, check: Check, parsed: Expression) -> Judged:
-    values = _values(case, check, parsed)
+def _latency(context: JudgeContext, check: Check, parsed: Expression) -> Judged:
+    values = _values(context, check, parsed)
     n = values.n
     if n == 0:
         because = "no request to measure"
-        return Judged(check.name, State.UNKNOWN, because, because=case.cut_short or because, to_decide="more traffic")
+        return Judged(
+            check.name, State.UNKNOWN, because, because=context.cut_short or because, to_decide="more traffic"
+        )
     limit = f"{parsed.metric}.{parsed.stat} {parsed.op} {amount(parsed.value, 'time')}"
     if parsed.quantile is None:
         fact = values.mean() if parsed.stat == "mean" else float(values.seconds[-1])
@@ -90,15 +92,15 @@ def _latency(case: Case, check: Check, parsed: Expression) -> Judged:
             limit=limit,
             observed=amount(fact, "time"),
             since_ns=int(worst) if failed_upward else None,
-            fault=case.fault_before(worst + values.seconds[-1] * NS) if failed_upward else None,
+            fault=context.fault_before(worst + values.seconds[-1] * NS_PER_S) if failed_upward else None,
             smallest_visible="exact in this run",
-            evidence=_slowest(case, values) if state is State.FAIL else (),
+            evidence=_slowest(context, values) if state is State.FAIL else (),
             figures={"value": fact, "n": n},
         )
-    return _quantile(case, check, parsed, values, limit)
+    return _quantile(context, check, parsed, values, limit)
 
 
-def _quantile(case: Case, check: Check, parsed: Expression, values: Values, limit: str) -> Judged:
+def _quantile(context: JudgeContext, check: Check, parsed: Expression, values: Values, limit: str) -> Judged:
     """Binomial in both directions. For `>` the same question is asked of the other side."""
     n, q = values.n, parsed.quantile
     assert q is not None
@@ -133,67 +135,67 @@ def _quantile(case: Case, check: Check, parsed: Expression, values: Values, limi
         smallest_visible=f"{tolerated + 1} of {n} {side} the limit",
         since_ns=None if first is None else int(values.t_ns[first]),
         # By its end: the fault that made it wait may have fired after it began.
-        fault=None if first is None else case.fault_before(values.t_ns[first] + values.seconds[first] * NS),
-        evidence=_slowest(case, values) if state is State.FAIL and parsed.upward else (),
+        fault=None if first is None else context.fault_before(values.t_ns[first] + values.seconds[first] * NS_PER_S),
+        evidence=_slowest(context, values) if state is State.FAIL and parsed.upward else (),
         because=because,
         to_decide=cure,
-        figures={"value": values.quantile(q), "n": n, "over": count} | _per_phase(case, check, parsed),
+        figures={"value": values.quantile(q), "n": n, "over": count} | _per_phase(context, check, parsed),
     )
 
 
-def _values(case: Case, check: Check, parsed: Expression) -> Values:
+def _values(context: JudgeContext, check: Check, parsed: Expression) -> Values:
     if parsed.metric == "itl":
-        spans, out = spans_of(case, check.where)
-        return gaps(case, chosen_loads(case.brief, check), spans, out)
-    return latencies(case, parsed.metric, chosen(case, check))
+        spans, out = spans_of(context, check.where)
+        return gaps(context, chosen_loads(context.plan, check), spans, out)
+    return latencies(context, parsed.metric, chosen(context, check))
 
 
-def _per_phase(case: Case, check: Check, parsed: Expression) -> dict[str, float]:
+def _per_phase(context: JudgeContext, check: Check, parsed: Expression) -> dict[str, float]:
     """The same quantile in each phase, to see where it comes from; too few requests say nothing."""
     if parsed.metric == "itl" or parsed.quantile is None:
         return {}
-    mask, intended, found = chosen(case, check), case.history.requests.intended_ns, {}
+    mask, intended, found = chosen(context, check), context.history.requests.intended_ns, {}
     for phase in ("baseline", "trial", "recovery"):
-        values = latencies(case, parsed.metric, mask & inside(intended, case.spans(phase)))
+        values = latencies(context, parsed.metric, mask & inside(intended, context.spans(phase)))
         if values.n >= 1 / (1 - parsed.quantile):
             found[phase] = values.quantile(parsed.quantile)
     return found
 
 
-def _slowest(case: Case, values: Values, shown: int = 3) -> tuple[Evidence, ...]:
+def _slowest(context: JudgeContext, values: Values, shown: int = 3) -> tuple[Evidence, ...]:
     """The slowest requests by name; the histogram of gaps knows only their window."""
-    intended = case.history.requests.intended_ns
+    intended = context.history.requests.intended_ns
     found = []
     for seconds, t_ns in zip(values.seconds[-shown:][::-1], values.t_ns[-shown:][::-1], strict=True):
         rows = np.flatnonzero(intended == t_ns)
-        request = case.history.requests.id[int(rows[0])] if len(rows) else None
+        request = context.history.requests.id[int(rows[0])] if len(rows) else None
         text = f"{amount(float(seconds), 'time')}, intended at {since_start(t_ns)}"
         found.append(Evidence(int(t_ns), request, text))
     return tuple(found)
 
 
-def needs(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
-    if check.load is not None and brief.loads and check.load not in {load.id for load in brief.loads}:
-        return Missing(f'no load "{check.load}"', f"loads are {', '.join(load.id for load in brief.loads)}")
-    if check.where not in ("outside", "all") and check.where not in {fault.id for fault in brief.faults}:
+def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
+    if check.load is not None and plan.loads and check.load not in {load.id for load in plan.loads}:
+        return Missing(f'no load "{check.load}"', f"loads are {', '.join(load.id for load in plan.loads)}")
+    if check.where not in ("outside", "all") and check.where not in {fault.id for fault in plan.faults}:
         return Missing(f'no fault "{check.where}"', 'where is "outside", "all" or the id of a fault')
-    if parsed.family == "recovery" and not brief.faults:
+    if parsed.family == "recovery" and not plan.faults:
         return Missing("recovery needs a fault", "add a [[fault]]")
-    if parsed.family == "host" and brief.drive == "virtual":
+    if parsed.family == "host" and plan.drive == "virtual":
         return Missing("a virtual run does not measure the host", 'set drive = "live"')
-    return _too_few(brief, check, parsed)
+    return _too_few(plan, check, parsed)
 
 
-def _too_few(brief: Brief, check: Check, parsed: Expression) -> Missing | None:
+def _too_few(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
     """Whether enough is sure to lie where the check looks: outside the windows that its faults will open."""
     what = _counted(parsed)
-    seen = outlook(brief, check, what) if what else None
+    seen = expected_count(plan, check, what) if what else None
     if what is None or seen is None:
         return None
     floor, asked = _floor(parsed, parsed.quantile), parsed.stat or parsed.metric
     if seen.least >= floor:
         return None
-    ways = list(cures(brief, check, what, floor))
+    ways = list(remedies(plan, check, what, floor))
     lower = [f"p{q}" for q in LOWER if parsed.quantile and q / 100 < parsed.quantile]
     ways += [each for each in lower if seen.least >= _floor(parsed, int(each[1:]) / 100)][:1]
     where = {"all": "in all", "outside": "outside fault windows"}.get(check.where, f"in the windows of {check.where}")
@@ -216,9 +218,9 @@ def _floor(parsed: Expression, quantile: float | None) -> int:
     return stats.binomial_floor(quantile if parsed.upward else 1 - quantile)
 
 
-def _note(brief: Brief, check: Check, parsed: Expression) -> str | None:
+def _note(plan: PlanView, check: Check, parsed: Expression) -> str | None:
     """What the planned number of requests lets a quantile say."""
-    seen = outlook(brief, check, parsed.family) if parsed.family in ("ttft", "e2e", "tpot") else None
+    seen = expected_count(plan, check, parsed.family) if parsed.family in ("ttft", "e2e", "tpot") else None
     if seen is None or not parsed.quantile:
         return None
     planned = round(seen.mean)
@@ -231,8 +233,8 @@ def _note(brief: Brief, check: Check, parsed: Expression) -> str | None:
 def _unreadable(check: Check, error: str) -> Judge:
     return Judge(
         check.name,
-        lambda case: Judged(check.name, State.UNKNOWN, error, because=error, to_decide="write the check again"),
-        lambda brief: Missing(error, "write the check again"),
+        lambda context: Judged(check.name, State.UNKNOWN, error, because=error, to_decide="write the check again"),
+        lambda plan: Missing(error, "write the check again"),
         level=check.level,
         asked=True,
     )

@@ -6,25 +6,25 @@ a client that leaves first can't see whether the server would have answered.
 
 import numpy as np
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, Missing, shown
+from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.plan_view import PlanView
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import NS
+from assertions.windows import NS_PER_S
 
 NAME = "deadline"
 GRACE_S = 1.0
 """From the deadline to the last byte at the client: a guard's tick, a full event loop, the way back."""
 
 
-def decide(case: Case) -> Judged:
-    assert case.brief.deadline_s is not None, "not planned without a deadline"
-    bound_s = case.brief.deadline_s + GRACE_S
-    requests = case.history.requests
-    took_s = (requests.end_ns - requests.sent_ns) / NS
-    patient = requests.load.among(*(load.id for load in case.brief.loads if _waits(load.timeout_s, bound_s)))
+def decide(context: JudgeContext) -> Judged:
+    assert context.plan.deadline_s is not None, "not planned without a deadline"
+    bound_s = context.plan.deadline_s + GRACE_S
+    requests = context.history.requests
+    took_s = (requests.end_ns - requests.sent_ns) / NS_PER_S
+    patient = requests.load.among(*(load.id for load in context.plan.loads if _waits(load.timeout_s, bound_s)))
     answered = requests.sent & patient & ~np.isnan(took_s) & ~requests.outcome.among("unfinished")
     late = np.flatnonzero(answered & (took_s > bound_s))
-    limit = f"ended within {bound_s:g} s: the deadline of {case.brief.deadline_s:g} s and {GRACE_S:g} s"
+    limit = f"ended within {bound_s:g} s: the deadline of {context.plan.deadline_s:g} s and {GRACE_S:g} s"
     slowest_s = float(took_s[answered].max()) if answered.any() else 0.0
     figures = {"late": float(len(late)), "slowest_s": slowest_s}
     if len(late):
@@ -38,9 +38,9 @@ def decide(case: Case) -> Judged:
             limit=limit,
             observed=f"{slowest_s:.2f} s at most",
             since_ns=since_ns,
-            fault=case.suspect(requests.id[first], since_ns),
+            fault=context.suspect(requests.id[first], since_ns),
             owner=requests.id[first],
-            evidence=shown([_evidence(case, row, float(took_s[row])) for row in late.tolist()]),
+            evidence=shown([_evidence(context, row, float(took_s[row])) for row in late.tolist()]),
             figures=figures,
         )
     if not answered.any():
@@ -49,10 +49,10 @@ def decide(case: Case) -> Judged:
     return Judged(NAME, State.PASS, f"the slowest took {slowest_s:.2f} s", limit=limit, figures=figures)
 
 
-def needs(brief: Brief) -> Missing | None:
-    assert brief.deadline_s is not None
-    bound_s = brief.deadline_s + GRACE_S
-    if any(_waits(load.timeout_s, bound_s) for load in brief.loads):
+def needs(plan: PlanView) -> Missing | None:
+    assert plan.deadline_s is not None
+    bound_s = plan.deadline_s + GRACE_S
+    if any(_waits(load.timeout_s, bound_s) for load in plan.loads):
         return None
     return Missing(
         f"every client leaves before {bound_s:g} s",
@@ -64,10 +64,10 @@ def _waits(timeout_s: float | None, bound_s: float) -> bool:
     return timeout_s is None or timeout_s > bound_s
 
 
-def _evidence(case: Case, row: int, took_s: float) -> Evidence:
-    requests = case.history.requests
+def _evidence(context: JudgeContext, row: int, took_s: float) -> Evidence:
+    requests = context.history.requests
     return Evidence(requests.start_of(row), requests.id[row], f"took {took_s:.2f} s and ended {requests.outcome[row]}")
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, needs)

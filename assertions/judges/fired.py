@@ -8,26 +8,26 @@ from collections.abc import Callable
 
 import numpy as np
 
-from assertions.brief import Brief, PlannedFault
-from assertions.case import Case, Judge, shown
+from assertions.context import Judge, JudgeContext, shown
+from assertions.plan_view import PlannedFault, PlanView
 from assertions.rows import UNFINISHED, FaultRow
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import SLACK_NS, Window, touched
+from assertions.windows import SLACK_NS, FaultWindow, touched
 
 NAME = "fired"
 LATE_TIMES = 3.0  # "reply:late": slower than this many times the median before the fault
 
 
-def decide(case: Case) -> Judged:
-    planned = case.brief.faults
+def decide(context: JudgeContext) -> Judged:
+    planned = context.plan.faults
     if not planned:
         return Judged(NAME, State.PASS, "no fault was planned")
-    rows = {(row.id, row.n): row for row in case.history.faults}
-    windows = {(window.row.id, window.row.n): window for window in case.windows}
+    rows = {(row.id, row.n): row for row in context.history.faults}
+    windows = {(window.row.id, window.row.n): window for window in context.windows}
     missing = []
     for fault in planned:
         row, window = rows.get((fault.id, fault.n)), windows.get((fault.id, fault.n))
-        if doubt := _doubt(case, fault, row, window):
+        if doubt := _doubt(context, fault, row, window):
             missing.append(Evidence(row.arm_ns if row else None, None, f"{fault.name} ({fault.do}): {doubt}"))
     fired = sum(rows[key].fired for key in rows)
     figures = {"planned": len(planned), "proven": len(planned) - len(missing), "fires": fired}
@@ -42,7 +42,7 @@ def decide(case: Case) -> Judged:
             observed=observed,
             fault=missing[0].text.split(" ", 1)[0],
             evidence=shown(missing),
-            because=case.cut_short or missing[0].text,
+            because=context.cut_short or missing[0].text,
             to_decide="more matching traffic after arming, a wider scope, or a longer trial",
             figures=figures,
         )
@@ -50,26 +50,26 @@ def decide(case: Case) -> Judged:
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
-def _doubt(case: Case, fault: PlannedFault, row: FaultRow | None, window: Window | None) -> str | None:
+def _doubt(context: JudgeContext, fault: PlannedFault, row: FaultRow | None, window: FaultWindow | None) -> str | None:
     if row is None or row.arm_ns is None:
         return "was never armed"
     if window is None or row.fired < fault.fired_min:
         return f"fired {row.fired} times, at least {fault.fired_min} were wanted"
     if not fault.symptom:
         return f"fired {row.fired} times, but the action declares no symptom, so nobody else can confirm it"
-    if not seen(case, window, fault.symptom):
+    if not seen(context, window, fault.symptom):
         return f"fired {row.fired} times, but its symptom ({fault.symptom}) was not seen: one half only"
-    unseen = [mark for mark in fault.expect.marks if not _mark(case, window, mark)]
+    unseen = [mark for mark in fault.expect.marks if not _mark(context, window, mark)]
     if unseen:
         return f"was felt, but did not lead to {', '.join(unseen)}"
     return None
 
 
-def seen(case: Case, window: Window, symptom: str) -> bool:
+def seen(context: JudgeContext, window: FaultWindow, symptom: str) -> bool:
     """Whether the window shows the symptom: "mark:NAME", "outcome:WORD", "audit:leak", "reply:WORD", "event:KIND",
     "canary:STATE". An unknown form is a ValueError, which the caller's judge turns into UNKNOWN."""
     form, _, word = symptom.partition(":")
-    ways: dict[str, Callable[[Case, Window, str], bool]] = {
+    ways: dict[str, Callable[[JudgeContext, FaultWindow, str], bool]] = {
         "mark": _mark,
         "outcome": _outcome,
         "audit": _audit,
@@ -79,33 +79,33 @@ def seen(case: Case, window: Window, symptom: str) -> bool:
     }
     if form not in ways or not word:
         raise ValueError(f'symptom "{symptom}": known forms are {", ".join(f"{way}:..." for way in ways)}')
-    return ways[form](case, window, word)
+    return ways[form](context, window, word)
 
 
-def _mark(case: Case, window: Window, name: str) -> bool:
-    times = case.history.marks.get(name, np.zeros(0))
+def _mark(context: JudgeContext, window: FaultWindow, name: str) -> bool:
+    times = context.history.marks.get(name, np.zeros(0))
     return bool(np.any((times >= window.first_ns) & (times <= window.end_ns + SLACK_NS)))
 
 
-def _outcome(case: Case, window: Window, word: str) -> bool:
-    requests = case.history.requests
+def _outcome(context: JudgeContext, window: FaultWindow, word: str) -> bool:
+    requests = context.history.requests
     return bool(np.any(touched(requests, [window]) & requests.outcome.among(word)))
 
 
-def _audit(case: Case, window: Window, word: str) -> bool:
+def _audit(context: JudgeContext, window: FaultWindow, word: str) -> bool:
     """ "leak": some audit after the first fire found more than it expected; any other word names the audited thing."""
     return any(
         audit.t_ns >= window.first_ns
         and audit.value is not None
         and audit.value > (audit.expected or 0)
         and (audit.kind in ("live", "limbo") if word == "leak" else word in (audit.name, audit.kind))
-        for audit in case.history.audits
+        for audit in context.history.audits
     )
 
 
-def _reply(case: Case, window: Window, word: str) -> bool:
+def _reply(context: JudgeContext, window: FaultWindow, word: str) -> bool:
     """ "late": a reply far slower than before the fault; "error": any bad end; else a finish reason or an outcome."""
-    requests = case.history.requests
+    requests = context.history.requests
     living = touched(requests, [window]) & requests.sent
     if word == "error":
         return bool(np.any(living & ~requests.ok & ~requests.outcome.among(UNFINISHED, "cancelled")))
@@ -117,16 +117,16 @@ def _reply(case: Case, window: Window, word: str) -> bool:
     return bool(len(before) and np.any(late > LATE_TIMES * np.median(before)))
 
 
-def _event(case: Case, window: Window, kind: str) -> bool:
-    return any(event.kind == kind and case.shown_by(window, event) for event in case.history.events)
+def _event(context: JudgeContext, window: FaultWindow, kind: str) -> bool:
+    return any(event.kind == kind and context.shown_by(window, event) for event in context.history.events)
 
 
-def _canary(case: Case, window: Window, state: str) -> bool:
-    requests = case.history.requests
+def _canary(context: JudgeContext, window: FaultWindow, state: str) -> bool:
+    requests = context.history.requests
     living = touched(requests, [window])
-    rows = (requests.row_of.get(row.request) for row in case.history.canaries if row.state == state)
+    rows = (requests.row_of.get(row.request) for row in context.history.canaries if row.state == state)
     return any(row is not None and living[row] for row in rows)
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide)

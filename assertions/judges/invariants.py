@@ -8,25 +8,25 @@ clients gave them, so that one can look them up.
 
 import re
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, Missing, shown
+from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.formatting import some
+from assertions.plan_view import PlanView
 from assertions.rows import Event
 from assertions.verdict import Evidence, Judged, State
-from assertions.wording import some
 
 NAME = "invariants"
 KIND = "invariant"
 _WORD = re.compile(r"[\w.-]+")
 
 
-def decide(case: Case) -> Judged:
-    breaches = [event for event in case.history.events if event.kind == KIND]
-    open_ones = [event for event in breaches if not _meant(case, event)]
+def decide(context: JudgeContext) -> Judged:
+    breaches = [event for event in context.history.events if event.kind == KIND]
+    open_ones = [event for event in breaches if not _meant(context, event)]
     limit = "no breach outside a fault that is meant to cause one"
     figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
     if open_ones:
         first = open_ones[0]
-        evidence = [_told(case, event) for event in open_ones]
+        evidence = [_told(context, event) for event in open_ones]
         owners = sorted({each.request for each in evidence if each.request is not None})
         return Judged(
             NAME,
@@ -36,37 +36,37 @@ def decide(case: Case) -> Judged:
             observed=f"{len(open_ones)} breaches",
             smallest_visible="1 breach",
             since_ns=first.t_ns,
-            fault=case.fault_before(first.t_ns),
+            fault=context.fault_before(first.t_ns),
             owner=some(owners) if owners else first.proc or None,
             evidence=shown(evidence),
             figures=figures,
         )
-    spoke = next(case.history.served(), None) is not None or bool(case.history.audits)
+    spoke = next(context.history.served(), None) is not None or bool(context.history.audits)
     if not spoke:
         because = "the server wrote neither a ledger row nor an audit, so its checks may not have run"
         return Judged(NAME, State.UNKNOWN, because, limit=limit, because=because, figures=figures)
     return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
 
 
-def _told(case: Case, event: Event) -> Evidence:
+def _told(context: JudgeContext, event: Event) -> Evidence:
     """The breach, with the first request that it names."""
-    named = next((case.client_of[word] for word in _WORD.findall(event.detail) if word in case.client_of), None)
-    text = _WORD.sub(lambda word: case.client_of.get(word[0], word[0]), event.detail)
+    named = next((context.client_of[word] for word in _WORD.findall(event.detail) if word in context.client_of), None)
+    text = _WORD.sub(lambda word: context.client_of.get(word[0], word[0]), event.detail)
     return Evidence(event.t_ns, named, text)
 
 
-def _meant(case: Case, event: Event) -> bool:
+def _meant(context: JudgeContext, event: Event) -> bool:
     return any(
-        window.planned is not None and window.planned.symptom == f"event:{KIND}" and case.shown_by(window, event)
-        for window in case.windows
+        window.planned is not None and window.planned.symptom == f"event:{KIND}" and context.shown_by(window, event)
+        for window in context.windows
     )
 
 
-def needs(brief: Brief) -> Missing | None:
-    if "arm" in brief.capabilities or "kv_live" in brief.capabilities:
+def needs(plan: PlanView) -> Missing | None:
+    if "arm" in plan.capabilities or "kv_live" in plan.capabilities:
         return None
     return Missing("the target does not report its invariants", "run the builtin target")
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, needs)

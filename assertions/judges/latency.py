@@ -4,27 +4,27 @@ Shown and never required, so that two runs can be compared by their verdict.json
 of faults are in it, as in every ceiling; a timeout counts with the time that it took.
 """
 
-from assertions.brief import Brief
-from assertions.case import MEASURED, Case, Judge
+from assertions.context import MEASURED, Judge, JudgeContext
+from assertions.formatting import seconds
 from assertions.latency import latencies
+from assertions.plan_view import PlanView
 from assertions.verdict import Evidence, Judged, Level, State
 from assertions.windows import inside
-from assertions.wording import seconds
 
 NAME = "latency"
 METRICS = ("ttft", "e2e")
 QUANTILES = (50, 95, 99)
 
 
-def decide(case: Case) -> Judged:
+def decide(context: JudgeContext) -> Judged:
     figures: dict[str, float] = {}
     told: dict[str, Evidence] = {}
     for phase in MEASURED:
-        spans = case.spans(phase)
-        mask = case.measured & inside(case.history.requests.intended_ns, spans)
+        spans = context.spans(phase)
+        mask = context.measured & inside(context.history.requests.intended_ns, spans)
         texts = []
         for metric in METRICS:
-            values = latencies(case, metric, mask)
+            values = latencies(context, metric, mask)
             if not values.n:
                 continue
             found = {q: values.quantile(q / 100) for q in QUANTILES}
@@ -36,7 +36,7 @@ def decide(case: Case) -> Judged:
             told[phase] = Evidence(int(spans[0][0]), None, f"{phase}: {'; '.join(texts)}")
     if not told:
         because = "no request to measure"
-        return Judged(NAME, State.UNKNOWN, because, because=case.cut_short or because, to_decide="more traffic")
+        return Judged(NAME, State.UNKNOWN, because, because=context.cut_short or because, to_decide="more traffic")
     phase = "trial" if "trial" in told else next(iter(told))
     halves = [
         f"{metric} {seconds(figures[f'{phase}.{metric}_p50_s'])}/{seconds(figures[f'{phase}.{metric}_p99_s'])}"
@@ -53,5 +53,5 @@ def decide(case: Case) -> Judged:
     )
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, level=Level.OBSERVE, timing=True)

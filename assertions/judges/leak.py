@@ -6,14 +6,14 @@ and only shown: at that budget a clean 8 h run passes 99 %, below it most clean 
 
 import numpy as np
 
-from assertions import blocks, stats
-from assertions.blocks import BLOCKS_MIN, Blocks, Trend
-from assertions.brief import Brief, Check
-from assertions.case import Case, Judge, Missing
+from assertions import periods, stats
+from assertions.context import Judge, JudgeContext, Missing
 from assertions.expression import Expression
+from assertions.formatting import amount, between, duration, since_start
+from assertions.periods import PERIODS_MIN, PeriodValues, Trend
+from assertions.plan_view import Check, PlanView
 from assertions.rows import Samples
 from assertions.verdict import Evidence, Judged, Level, State
-from assertions.wording import amount, between, duration, since_start
 
 # metric -> (series that are added up, dimension, capability, judged on block minima: what is held when idle)
 SERIES: dict[str, tuple[tuple[str, ...], str, str, bool]] = {
@@ -26,58 +26,67 @@ SERIES: dict[str, tuple[tuple[str, ...], str, str, bool]] = {
 OWN_SD_BUDGET = 4.0
 
 
-def judge(brief: Brief, series: str) -> Judge:
+def judge(plan: PlanView, series: str) -> Judge:
     """The default judge of one series: shown, never required."""
     return Judge(
         f"leak.{series}",
-        lambda case: decide(case, series, None, f"leak.{series}"),
-        lambda brief: needs(brief, series),
+        lambda context: decide(context, series, None, f"leak.{series}"),
+        lambda plan: needs(plan, series),
         level=Level.OBSERVE,
-        note=lambda brief: _note(brief),
+        note=lambda plan: _note(plan),
     )
 
 
-def check_judge(brief: Brief, check: Check, parsed: Expression) -> Judge:
+def check_judge(plan: PlanView, check: Check, parsed: Expression) -> Judge:
     series = parsed.metric.removeprefix("leak.")
     return Judge(
         check.name,
-        lambda case: decide(case, series, parsed, check.name),
-        lambda brief: needs(brief, series),
+        lambda context: decide(context, series, parsed, check.name),
+        lambda plan: needs(plan, series),
         level=check.level,
         asked=True,
-        note=lambda brief: _note(brief),
+        note=lambda plan: _note(plan),
     )
 
 
-def decide(case: Case, series: str, parsed: Expression | None, name: str) -> Judged:
-    samples, why = _samples(case, series)
+def decide(context: JudgeContext, series: str, parsed: Expression | None, name: str) -> Judged:
+    samples, why = _samples(context, series)
     if samples is None:
         return Judged(name, State.UNKNOWN, why, because=why, to_decide="a sensor for it")
-    found = blocks.cut_series(case, samples, lowest=SERIES[series][3])
+    found = periods.series_period_values(context, samples, lowest=SERIES[series][3])
     dimension = SERIES[series][1]
-    if len(found.values) < BLOCKS_MIN:
-        because = f"{len(found.values)} whole periods of {duration(found.width_s)} were usable, {BLOCKS_MIN} are needed"
-        if case.cut_short:
-            because += f"; {case.cut_short}"
-        more = duration((BLOCKS_MIN - len(found.values)) * found.width_s)
+    if len(found.values) < PERIODS_MIN:
+        because = (
+            f"{len(found.values)} whole periods of {duration(found.width_s)} were usable, {PERIODS_MIN} are needed"
+        )
+        if context.cut_short:
+            because += f"; {context.cut_short}"
+        more = duration((PERIODS_MIN - len(found.values)) * found.width_s)
         return Judged(name, State.UNKNOWN, because, because=because, to_decide=f"{more} more of trial")
-    trend = blocks.trend(found)
-    op, budget = (parsed.op, parsed.value) if parsed else ("<", _own_budget(case, samples, found, trend))
-    return _judged(case, name, found, trend, op, budget, dimension, parsed is None)
+    trend = periods.trend(found)
+    op, budget = (parsed.op, parsed.value) if parsed else ("<", _own_budget(context, samples, found, trend))
+    return _judged(context, name, found, trend, op, budget, dimension, parsed is None)
 
 
 def _judged(
-    case: Case, name: str, found: Blocks, trend: Trend, op: str, budget: float, dimension: str, own: bool
+    context: JudgeContext,
+    name: str,
+    found: PeriodValues,
+    trend: Trend,
+    op: str,
+    budget: float,
+    dimension: str,
+    own: bool,
 ) -> Judged:
     state = trend.against(op, budget)
     limit = f"growth {op} {amount(budget, dimension)}" + (f" ({OWN_SD_BUDGET:g} SD of its own)" if own else "")
     observed = f"{amount(trend.per_hour, dimension)} (Theil-Sen {amount(trend.theil_sen, dimension)})"
     text = {
         State.FAIL: f"grows {observed}, {limit} was asked",
-        State.PASS: f"grows {observed} over {trend.blocks} periods",
+        State.PASS: f"grows {observed} over {trend.periods} periods",
         State.UNKNOWN: f"grows {observed}, but the interval spans the limit",
     }[state]
-    since = blocks.risen_since(found) if state is State.FAIL else None
+    since = periods.risen_since(found) if state is State.FAIL else None
     evidence = [
         Evidence(int(start), None, f"period from {since_start(start)}: {value:.6g}")
         for start, value in zip(found.starts_ns, found.values, strict=True)
@@ -92,7 +101,7 @@ def _judged(
         interval=between(trend.low, trend.high, dimension),
         smallest_visible=f"{amount(more, dimension)} above the limit",
         since_ns=since,
-        fault=case.fault_before(since) if since is not None else None,
+        fault=context.fault_before(since) if since is not None else None,
         owner="server" if state is State.FAIL else None,
         evidence=(evidence[0], evidence[len(evidence) // 2], evidence[-1]) if state is not State.PASS else (),
         because="the interval of the growth spans the limit" if state is State.UNKNOWN else None,
@@ -103,48 +112,48 @@ def _judged(
             "high": trend.high,
             "theil_sen": trend.theil_sen,
             "smallest_visible": more,
-            "blocks": trend.blocks,
+            "blocks": trend.periods,
             "blocks_left_out": found.left_out,
         },
     )
 
 
-def _own_budget(case: Case, samples: Samples, found: Blocks, trend: Trend) -> float:
+def _own_budget(context: JudgeContext, samples: Samples, found: PeriodValues, trend: Trend) -> float:
     """4 SD of the series' own quiet samples about their trend, over the span of the trial, per hour."""
-    keep = blocks.quiet(case, samples.t_ns) & (samples.t_ns >= found.starts_ns[0])
-    hours = samples.t_ns[keep] / blocks.HOUR_NS
+    keep = periods.quiet(context, samples.t_ns) & (samples.t_ns >= found.starts_ns[0])
+    hours = samples.t_ns[keep] / periods.HOUR_NS
     residual = samples.value[keep] - np.polyval([trend.per_hour, 0.0], hours)
     return OWN_SD_BUDGET * float(residual.std()) / found.span_hours
 
 
-def _samples(case: Case, series: str) -> tuple[Samples | None, str]:
+def _samples(context: JudgeContext, series: str) -> tuple[Samples | None, str]:
     """The summed series, or why there is none."""
     main, *added = SERIES[series][0]
-    samples = case.history.samples(main)
+    samples = context.history.samples(main)
     if samples is None or not len(samples.value):
         why = f" ({samples.absent})" if samples is not None and samples.absent else ""
         return None, f"no samples of {main}{why}"
     for name in added:
-        other = case.history.samples(name)
+        other = context.history.samples(name)
         if other is not None and len(other.value):
             extra = np.interp(samples.t_ns, other.t_ns, other.value)
             samples = Samples(samples.name, samples.t_ns, samples.value + extra, samples.period_ns, None)
     return samples, ""
 
 
-def needs(brief: Brief, series: str) -> Missing | None:
+def needs(plan: PlanView, series: str) -> Missing | None:
     _, _, capability, _ = SERIES[series]
-    if brief.drive == "virtual" and capability == "pid":
+    if plan.drive == "virtual" and capability == "pid":
         return Missing("a virtual run has no server process", 'set drive = "live"')
-    if capability not in brief.capabilities:
+    if capability not in plan.capabilities:
         cure = "give target.pid" if capability == "pid" else "give target.metrics with a gauge of live KV blocks"
         return Missing(f"the target has no {capability}", cure)
-    return blocks.too_few_periods(brief)
+    return periods.too_few_periods(plan)
 
 
-def _note(brief: Brief) -> str | None:
-    periods, _ = blocks.periods(brief)
-    if periods < BLOCKS_MIN:
+def _note(plan: PlanView) -> str | None:
+    number, _ = periods.count_periods(plan)
+    if number < PERIODS_MIN:
         return None
-    sd = stats.smallest_decidable_sd(periods)
-    return f"smallest decidable budget: {sd:.2g} SD of the period values, as growth over the {periods} periods"
+    sd = stats.smallest_decidable_sd(number)
+    return f"smallest decidable budget: {sd:.2g} SD of the period values, as growth over the {number} periods"

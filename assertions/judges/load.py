@@ -9,12 +9,12 @@ import math
 import numpy as np
 
 from assertions import expression
-from assertions.brief import Brief, PlannedLoad
-from assertions.case import Case, Judge
+from assertions.context import Judge, JudgeContext
+from assertions.formatting import seconds
+from assertions.plan_view import PlannedLoad, PlanView
 from assertions.rows import DROPPED
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import NS
-from assertions.wording import seconds
+from assertions.windows import NS_PER_S
 
 NAME = "load"
 LATENESS_FLOOR_S = 0.010
@@ -24,10 +24,10 @@ CPU_MAX, CPU_BUSY_SHARE = 0.90, 0.05  # cores; more than this share of seconds a
 SHORTFALL_SHARE, SHORTFALL_SD = 0.05, 5.0  # a Poisson plan may miss its mean; 5 SD is not chance
 
 
-def lateness_limit_s(brief: Brief) -> float:
+def lateness_limit_s(plan: PlanView) -> float:
     """The larger of 10 ms and 5 % of the tightest latency limit that any check sets."""
     limits = []
-    for check in brief.checks:
+    for check in plan.checks:
         try:
             parsed = expression.parse(check.that)
         except ValueError:
@@ -37,26 +37,26 @@ def lateness_limit_s(brief: Brief) -> float:
     return max(LATENESS_FLOOR_S, LATENESS_SHARE * min(limits)) if limits else LATENESS_FLOOR_S
 
 
-def decide(case: Case) -> Judged:
-    requests = case.history.requests
-    measured = case.measured
-    late_s = ((requests.sent_ns - requests.intended_ns) / NS)[measured & requests.sent]
-    limit_s = lateness_limit_s(case.brief)
+def decide(context: JudgeContext) -> Judged:
+    requests = context.history.requests
+    measured = context.measured
+    late_s = ((requests.sent_ns - requests.intended_ns) / NS_PER_S)[measured & requests.sent]
+    limit_s = lateness_limit_s(context.plan)
     if not len(late_s):
         because = "no request was sent in the measured phases"
         return Judged(NAME, State.UNKNOWN, because, because=because, to_decide="a longer trial")
     p99_s, max_s = float(np.quantile(late_s, 0.99)), float(late_s.max())
-    outside = measured & ~case.touched
+    outside = measured & ~context.touched
     dropped = int(np.count_nonzero(outside & requests.outcome.among(DROPPED)))
     share = dropped / max(1, int(np.count_nonzero(outside)))
-    busy = _busy_share(case)
+    busy = _busy_share(context)
     figures = {
         "lateness_p99_s": p99_s,
         "lateness_max_s": max_s,
         "dropped_outside": dropped,
-        "dropped_in_windows": int(np.count_nonzero(measured & case.touched & requests.outcome.among(DROPPED))),
+        "dropped_in_windows": int(np.count_nonzero(measured & context.touched & requests.outcome.among(DROPPED))),
         "sent": len(late_s),
-        "held": _held(case),
+        "held": _held(context),
     } | ({} if busy is None else {"cpu_busy_share": busy})
     breaches = []
     if p99_s > limit_s:
@@ -69,7 +69,7 @@ def decide(case: Case) -> Judged:
         breaches.append(Evidence(requests.start_of(row), requests.id[row], text))
     if busy is not None and busy > CPU_BUSY_SHARE:
         breaches.append(Evidence(None, None, f"the generator's processor was full in {busy:.0%} of the seconds"))
-    breaches += _shortfall(case)
+    breaches += _shortfall(context)
     limit = f"sent within {seconds(limit_s)} (P99), at most {DROPPED_MAX:.1%} dropped, processor to spare, all sent"
     observed = f"P99 {seconds(p99_s)}, {dropped} dropped"
     if breaches:
@@ -91,43 +91,43 @@ def decide(case: Case) -> Judged:
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
-def _busy_share(case: Case) -> float | None:
+def _busy_share(context: JudgeContext) -> float | None:
     """Share of samples in which the load process used a whole core; None when nobody measured it."""
-    cpu = case.history.samples("load.cpu")
+    cpu = context.history.samples("load.cpu")
     return None if cpu is None or not len(cpu.value) else float(np.mean(cpu.value > CPU_MAX))
 
 
-def _shortfall(case: Case) -> list[Evidence]:
+def _shortfall(context: JudgeContext) -> list[Evidence]:
     """Loads that sent fewer than planned. Only a run that came to its end can be short. What our manners held back
     (a ramp, Retry-After, a limit) is no promise broken, and may have been of any load."""
-    if case.cut_short:
+    if context.cut_short:
         return []
-    held = _held(case)
-    requests, found = case.history.requests, []
-    for load in case.brief.loads:
+    held = _held(context)
+    requests, found = context.history.requests, []
+    for load in context.plan.loads:
         if load.arrivals_planned is None:
             continue
-        planned, came = _promised(case, load), int(np.count_nonzero(requests.load.among(load.id)))
+        planned, came = _promised(context, load), int(np.count_nonzero(requests.load.among(load.id)))
         slack = SHORTFALL_SHARE * planned + SHORTFALL_SD * math.sqrt(planned)
         if came < planned - slack - held:
             found.append(Evidence(None, None, f"{load.id}: {came} arrivals, {planned:.0f} were planned"))
     return found
 
 
-def _promised(case: Case, load: PlannedLoad) -> float:
+def _promised(context: JudgeContext, load: PlannedLoad) -> float:
     """What the plan promised; of a trace, what it holds for as long as the load really went on."""
     assert load.arrivals_planned is not None
-    ends = [end_ns for _, end_ns in case.spans("recovery")]
-    starts = [start_ns for start_ns, _ in case.spans("warmup")]
-    if load.curve is None or not ends or not starts:
+    ends = [end_ns for _, end_ns in context.spans("recovery")]
+    starts = [start_ns for start_ns, _ in context.spans("warmup")]
+    if load.arrival_counts is None or not ends or not starts:
         return load.arrivals_planned
-    paused_ns = sum(end_ns - start_ns for start_ns, end_ns in case.spans("quiesce"))
-    return load.curve.by((ends[-1] - starts[0] - paused_ns) / NS)
+    paused_ns = sum(end_ns - start_ns for start_ns, end_ns in context.spans("quiesce"))
+    return load.arrival_counts.by((ends[-1] - starts[0] - paused_ns) / NS_PER_S)
 
 
-def _held(case: Case) -> float:
-    return sum(event.value or 0.0 for event in case.history.events if event.kind == "held" and event.proc == "load")
+def _held(context: JudgeContext) -> float:
+    return sum(event.value or 0.0 for event in context.history.events if event.kind == "held" and event.proc == "load")
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide)

@@ -9,12 +9,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, Missing, shown
-from assertions.gauges import idle_level, level_at, rests, stuck
+from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.formatting import amount, some
+from assertions.idle_gauges import idle_level, idle_periods, reading_at, stuck_gauges
+from assertions.plan_view import PlanView
 from assertions.rows import Audit
 from assertions.verdict import Evidence, Judged, State
-from assertions.wording import amount, some
 
 NAME = "reclamation"
 STILL = ("quiesce", "drain")
@@ -26,18 +26,18 @@ WORK = ("completions", "cancels", "fires")
 LIMIT = "live equals what is expected, limbo is empty, at every quiesce and at the drain"
 
 
-def decide(case: Case) -> Judged:
-    audits = [audit for audit in case.history.audits if audit.scope in STILL]
-    return _audited(case, audits) if audits else _metrics(case)
+def decide(context: JudgeContext) -> Judged:
+    audits = [audit for audit in context.history.audits if audit.scope in STILL]
+    return _audited(context, audits) if audits else _metrics(context)
 
 
-def _audited(case: Case, audits: list[Audit]) -> Judged:
-    judged = [audit for audit in audits if audit.kind in ("live", "limbo") and not _under_fault(case, audit)]
-    kept = _unexplained(case, [audit for audit in judged if _excess(audit) != 0])
+def _audited(context: JudgeContext, audits: list[Audit]) -> Judged:
+    judged = [audit for audit in audits if audit.kind in ("live", "limbo") and not _under_fault(context, audit)]
+    kept = _unexplained(context, [audit for audit in judged if _excess(audit) != 0])
     figures: dict[str, float] = {"audits": len({audit.t_ns for audit in judged})}
-    figures |= _memory(case)
+    figures |= _memory(context)
     if kept:
-        return _kept(case, kept, _began(case, kept, audits), figures)
+        return _kept(context, kept, _began(context, kept, audits), figures)
     blind = [audit for audit in judged if audit.value is None]
     drained = any(audit.scope == "drain" for audit in judged)
     because = None
@@ -45,8 +45,8 @@ def _audited(case: Case, audits: list[Audit]) -> Judged:
         because = "every audit fell into the window of a fault, or none counted what is alive"
     elif blind:
         because = f"{len(blind)} audit rows carry no value"
-    elif not drained and case.cut_short:
-        because = f"the drain was never audited: {case.cut_short}"
+    elif not drained and context.cut_short:
+        because = f"the drain was never audited: {context.cut_short}"
     elif not drained:
         because = "the drain was never audited"
     if because:
@@ -58,13 +58,13 @@ def _audited(case: Case, audits: list[Audit]) -> Judged:
     return Judged(NAME, State.PASS, text, limit=LIMIT, figures=figures)
 
 
-def _kept(case: Case, kept: list[Audit], began: tuple[float, float], figures: dict[str, float]) -> Judged:
+def _kept(context: JudgeContext, kept: list[Audit], began: tuple[float, float], figures: dict[str, float]) -> Judged:
     """FAIL: who holds what, since when, and how it grows with the work done."""
     last_ns = kept[-1].t_ns
     at_end = [audit for audit in kept if audit.t_ns == last_ns]
     worst = max(at_end, key=lambda audit: abs(_excess(audit)))
     total = sum(_excess(audit) for audit in at_end if audit.name == worst.name and audit.kind == worst.kind)
-    figures |= {"excess": total} | _growth(case, total, last_ns)
+    figures |= {"excess": total} | _growth(context, total, last_ns)
     per = ", ".join(
         f"{figures[key]:.3g} per 1,000 {key.removeprefix('per_1000_')}"
         for key in figures
@@ -82,18 +82,18 @@ def _kept(case: Case, kept: list[Audit], began: tuple[float, float], figures: di
         observed=f"{total:+g}{unit}" + (f", {per}" if per else ""),
         smallest_visible=f"1{unit or ' object'}",
         since_ns=int(began[1]),
-        fault=case.fault_near(*began),
+        fault=context.fault_near(*began),
         owner=some(sorted(set(owners))) if owners else None,
         evidence=shown([_evidence(audit) for audit in kept]),
         figures=figures,
     )
 
 
-def _began(case: Case, kept: list[Audit], audits: list[Audit]) -> tuple[float, float]:
+def _began(context: JudgeContext, kept: list[Audit], audits: list[Audit]) -> tuple[float, float]:
     """The stretch of time in which it began: the life of the owner that ended first, where the owners are requests;
     else from the last audit that found none of it."""
-    requests = case.history.requests
-    names = {case.client_of.get(audit.owner, audit.owner) for audit in kept if audit.owner is not None}
+    requests = context.history.requests
+    names = {context.client_of.get(audit.owner, audit.owner) for audit in kept if audit.owner is not None}
     lives = [
         (requests.start_of(row), float(requests.end_ns[row]))
         for row in (requests.row_of.get(name) for name in names)
@@ -109,9 +109,9 @@ def _excess(audit: Audit) -> float:
     return 0.0 if audit.value is None else audit.value - (audit.expected or 0.0)
 
 
-def _unexplained(case: Case, off: list[Audit]) -> list[Audit]:
+def _unexplained(context: JudgeContext, off: list[Audit]) -> list[Audit]:
     """Without what a declared leak did: rows of those it hit, and the sums (`kv_blocks.live`) that they add up to."""
-    meant = [audit for audit in off if _meant(case, audit)]
+    meant = [audit for audit in off if _meant(context, audit)]
     sums: dict[tuple[int, str], float] = defaultdict(float)
     for audit in meant:
         sums[audit.t_ns, audit.name] += _excess(audit)
@@ -123,48 +123,48 @@ def _unexplained(case: Case, off: list[Audit]) -> list[Audit]:
     ]
 
 
-def _meant(case: Case, audit: Audit) -> bool:
+def _meant(context: JudgeContext, audit: Audit) -> bool:
     """A leak that was the fault's own doing, held by exactly the requests that it hit."""
-    for window in case.windows:
+    for window in context.windows:
         if window.planned is None or window.planned.symptom != "audit:leak" or window.first_ns > audit.t_ns:
             continue
         hit = {name for fire in window.fires for name in fire.requests}
-        if audit.owner is not None and (audit.owner in hit or case.client_of.get(audit.owner) in hit):
+        if audit.owner is not None and (audit.owner in hit or context.client_of.get(audit.owner) in hit):
             return True
     return False
 
 
-def _under_fault(case: Case, audit: Audit) -> bool:
+def _under_fault(context: JudgeContext, audit: Audit) -> bool:
     """While a fault is on, a hang may rightly hold its blocks in limbo. The drain has no such excuse."""
-    on = [w for w in case.windows if w.first_ns <= audit.t_ns and (w.heal_ns is None or audit.t_ns < w.heal_ns)]
+    on = [w for w in context.windows if w.first_ns <= audit.t_ns and (w.heal_ns is None or audit.t_ns < w.heal_ns)]
     return audit.scope == "quiesce" and bool(on)
 
 
-def _growth(case: Case, excess: float, t_ns: int) -> dict[str, float]:
-    return {f"per_1000_{name}": excess * 1000 / count for name, count in _work(case, 0, t_ns).items() if count}
+def _growth(context: JudgeContext, excess: float, t_ns: int) -> dict[str, float]:
+    return {f"per_1000_{name}": excess * 1000 / count for name, count in _work(context, 0, t_ns).items() if count}
 
 
-def _work(case: Case, since_ns: float, until_ns: float) -> dict[str, int]:
+def _work(context: JudgeContext, since_ns: float, until_ns: float) -> dict[str, int]:
     """What was done in a time, that a leak may grow with."""
-    requests = case.history.requests
+    requests = context.history.requests
     ended = (requests.end_ns >= since_ns) & (requests.end_ns <= until_ns)
     return {
         "completions": int(np.count_nonzero(requests.ok & ended)),
         "cancels": int(np.count_nonzero(requests.outcome.among("cancelled") & ended)),
-        "fires": sum(1 for fire in case.history.fires if since_ns <= fire.t_ns <= until_ns),
+        "fires": sum(1 for fire in context.history.fires if since_ns <= fire.t_ns <= until_ns),
     }
 
 
-def _memory(case: Case) -> dict[str, float]:
+def _memory(context: JudgeContext) -> dict[str, float]:
     """RSS growth from the start of the trial to the end, told but not judged here: `leak` judges it."""
-    memory = case.history.samples("server.rss_anon")
-    trial = case.spans("trial")
+    memory = context.history.samples("server.rss_anon")
+    trial = context.spans("trial")
     if memory is None or not trial or not len(memory.value):
         return {}
     start = memory.value[memory.t_ns >= trial[0][0]]
     if not len(start):
         return {}
-    growth, work = float(start[-1] - start[0]), _work(case, trial[0][0], np.inf)
+    growth, work = float(start[-1] - start[0]), _work(context, trial[0][0], np.inf)
     done = {f"rss_{name}": float(work[name]) for name in ("completions", "cancels")}
     per = {f"rss_per_1000_{name}": growth * 1000 / work[name] for name in ("completions", "cancels") if work[name]}
     return {"rss_growth_bytes": growth, **done, **per}
@@ -189,30 +189,30 @@ def _evidence(audit: Audit) -> Evidence:
     )
 
 
-def _metrics(case: Case) -> Judged:
+def _metrics(context: JudgeContext) -> Judged:
     """From the outside: what the target's own gauges say whenever nothing is asked of it. The drain decides."""
-    figures = _memory(case)
-    quiet = rests(case)
-    found = {name: case.history.samples(name) for name in IDLE_SERIES}
+    figures = _memory(context)
+    quiet = idle_periods(context)
+    found = {name: context.history.samples(name) for name in IDLE_SERIES}
     present = {name: samples for name, samples in found.items() if samples is not None and len(samples.value)}
-    if not present or not case.spans("drain"):
+    if not present or not context.spans("drain"):
         absent = [f"{name} ({s.absent})" for name, s in found.items() if s is not None and s.absent]
         because = "no audit and no gauge at the drain" + (f": {', '.join(absent)}" if absent else "")
         cure = "give metrics, or a target that can be audited"
         return Judged(NAME, State.UNKNOWN, because, limit=LIMIT, because=because, to_decide=cure, figures=figures)
     kept, unseen = [], []
     for name, samples in present.items():
-        idle = idle_level(case, samples) if IDLE_SERIES[name] else 0.0
-        levels = [(rest, level) for rest in quiet if (level := level_at(samples, rest)) is not None]
+        idle = idle_level(context, samples) if IDLE_SERIES[name] else 0.0
+        levels = [(rest, level) for rest in quiet if (level := reading_at(samples, rest)) is not None]
         if not levels or levels[-1][0].name != "drain":
             unseen.append(name)
             continue
         figures[name] = levels[-1][1].value
-        kept += stuck(name, idle, levels)
+        kept += stuck_gauges(name, idle, levels)
     limit = "running, waiting and KV use back at their idle level after the drain"
     if kept:
         first, last = min(kept, key=lambda each: each.t_ns), kept[-1]
-        figures |= _growth(case, figures[last.name] - last.idle, case.history.end_ns)
+        figures |= _growth(context, figures[last.name] - last.idle, context.history.end_ns)
         per = ", ".join(
             f"{figures[f'per_1000_{each}']:.3g} per 1,000 {each}" for each in WORK if f"per_1000_{each}" in figures
         )
@@ -224,13 +224,13 @@ def _metrics(case: Case) -> Judged:
             observed=last.text + (f": {per}" if per else ""),
             smallest_visible="1 request, or 1 KV block",
             since_ns=first.t_ns,
-            fault=case.fault_near(first.after_ns, first.t_ns),
+            fault=context.fault_near(first.after_ns, first.t_ns),
             owner="server",
             evidence=shown([Evidence(each.t_ns, None, each.text) for each in kept]),
             figures=figures,
         )
-    if unseen or case.cut_short:
-        because = case.cut_short or f"no sample of {', '.join(unseen)} after the drain began"
+    if unseen or context.cut_short:
+        because = context.cut_short or f"no sample of {', '.join(unseen)} after the drain began"
         return Judged(
             NAME, State.UNKNOWN, because, limit=limit, because=because, to_decide="let it drain", figures=figures
         )
@@ -242,11 +242,11 @@ def _metrics(case: Case) -> Judged:
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
-def needs(brief: Brief) -> Missing | None:
-    if brief.capabilities & {"kv_live", "metrics", "ledger"} or brief.target_kind == "builtin":
+def needs(plan: PlanView) -> Missing | None:
+    if plan.capabilities & {"kv_live", "metrics", "ledger"} or plan.target_kind == "builtin":
         return None
     return Missing("the target shows neither audits nor metrics", "give target.metrics, or --metrics URL")
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, needs)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.brief import Brief
-from assertions.case import Case, Judge, Missing, shown
+from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.formatting import seconds
 from assertions.judges import load
+from assertions.plan_view import PlanView
 from assertions.rows import Mask
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import NS, RECOVER_DEFAULT_S, Window
-from assertions.wording import seconds
+from assertions.windows import NS_PER_S, RECOVER_DEFAULT_S, FaultWindow
 
 NAME = "recovery"
 BAND_TIMES = 2.0  # the median after recovery may be this many times the baseline's
@@ -27,17 +27,17 @@ COMPARED_MIN = 20  # requests on each side; fewer say nothing about a median
 class Recovered:
     """What one occurrence did after its heal. `within_s` is infinite when nothing ended well any more."""
 
-    window: Window
+    window: FaultWindow
     within_s: float | None  # None: not decidable, see `because`
     limit_s: float | None
     state: State
     text: str
 
 
-def decide(case: Case) -> Judged:
-    breach = load.decide(case)
+def decide(context: JudgeContext) -> Judged:
+    breach = load.decide(context)
     timed = breach.state is State.PASS
-    found = [_one(case, window, timed) for window in case.windows]
+    found = [_one(context, window, timed) for window in context.windows]
     limit = f"ok completions within `recover` of each heal, median at most {BAND_TIMES:g} times the baseline's"
     times = [each.within_s for each in found if each.within_s is not None]
     figures = {"occurrences": float(len(found))}
@@ -67,7 +67,7 @@ def decide(case: Case) -> Judged:
             because,
             limit=limit,
             evidence=shown([Evidence(each.window.heal_ns, None, each.text) for each in doubtful]),
-            because=case.cut_short or because,
+            because=context.cut_short or because,
             to_decide="traffic after the heal, and time enough for it",
             figures=figures,
         )
@@ -87,22 +87,22 @@ def decide(case: Case) -> Judged:
     )
 
 
-def _one(case: Case, window: Window, timed: bool) -> Recovered:
+def _one(context: JudgeContext, window: FaultWindow, timed: bool) -> Recovered:
     if window.heal_ns is None:
         return Recovered(window, None, None, State.UNKNOWN, f"{window.name} never healed")
-    within_s = first_ok_s(case, window, case.measured | _canaries(case))
+    within_s = first_ok_s(context, window, context.measured | _canaries(context))
     expect = window.expect
     if expect.recover_completed is not None:
-        return _by_work(case, window, within_s, expect.recover_completed)
+        return _by_work(context, window, within_s, expect.recover_completed)
     limit_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
     if within_s is not None and within_s <= limit_s:
-        slow = _still_slow(case, window) if timed else None
+        slow = _still_slow(context, window) if timed else None
         if slow:
             return Recovered(window, within_s, limit_s, State.FAIL, slow)
         text = f"{window.name}: ok again {seconds(within_s)} after the heal"
         return Recovered(window, within_s, limit_s, State.PASS, text)
-    asked = _asked_after(case, window.heal_ns, window.heal_ns + limit_s / 2 * NS)
-    lasted = case.history.end_ns >= window.heal_ns + limit_s * NS
+    asked = _asked_after(context, window.heal_ns, window.heal_ns + limit_s / 2 * NS_PER_S)
+    lasted = context.history.end_ns >= window.heal_ns + limit_s * NS_PER_S
     if asked and lasted:
         when = "no request ended well any more" if within_s is None else f"the first ok came {seconds(within_s)} later"
         text = f"{window.name}: {when}, {seconds(limit_s)} after the heal were allowed ({asked} were asked)"
@@ -111,17 +111,17 @@ def _one(case: Case, window: Window, timed: bool) -> Recovered:
     return Recovered(window, None, limit_s, State.UNKNOWN, f"{window.name}: {why}")
 
 
-def first_ok_s(case: Case, window: Window, mask: Mask) -> float | None:
+def first_ok_s(context: JudgeContext, window: FaultWindow, mask: Mask) -> float | None:
     """Seconds from the heal to the first ok end of a request that was intended after it; None: there was none."""
-    requests = case.history.requests
+    requests = context.history.requests
     assert window.heal_ns is not None
     ends = requests.end_ns[mask & requests.ok & (requests.intended_ns >= window.heal_ns)]
-    return float(ends.min() - window.heal_ns) / NS if len(ends) else None
+    return float(ends.min() - window.heal_ns) / NS_PER_S if len(ends) else None
 
 
-def _by_work(case: Case, window: Window, within_s: float | None, completed: int) -> Recovered:
+def _by_work(context: JudgeContext, window: FaultWindow, within_s: float | None, completed: int) -> Recovered:
     """`recover = {completed}`: among that many requests that ended after the heal, some must be ok."""
-    requests = case.history.requests
+    requests = context.history.requests
     assert window.heal_ns is not None
     after = np.flatnonzero(requests.sent & (requests.end_ns > window.heal_ns))
     order = after[np.argsort(requests.end_ns[after], kind="stable")]
@@ -135,24 +135,24 @@ def _by_work(case: Case, window: Window, within_s: float | None, completed: int)
     return Recovered(window, None, None, State.UNKNOWN, text)
 
 
-def _still_slow(case: Case, window: Window) -> str | None:
+def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
     """Latency after the recovery margin against the baseline, until the next fault arms."""
-    requests = case.history.requests
-    later = [other.arm_ns for other in case.windows if other.arm_ns > window.end_ns]
-    until = min([*later, case.history.end_ns])
-    overlapped = any(w is not window and w.arm_ns <= until and w.end_ns > window.end_ns for w in case.windows)
-    starts = case.spans("baseline") or case.spans("trial")
+    requests = context.history.requests
+    later = [other.arm_ns for other in context.windows if other.arm_ns > window.end_ns]
+    until = min([*later, context.history.end_ns])
+    overlapped = any(w is not window and w.arm_ns <= until and w.end_ns > window.end_ns for w in context.windows)
+    starts = context.spans("baseline") or context.spans("trial")
     if overlapped or not starts:
         return None
-    first_arm = min(w.arm_ns for w in case.windows)
-    base_end = starts[0][1] if case.spans("baseline") else first_arm
+    first_arm = min(w.arm_ns for w in context.windows)
+    base_end = starts[0][1] if context.spans("baseline") else first_arm
     latency = requests.end_ns - requests.intended_ns
-    ok = requests.ok & case.measured & _comparable(case)
+    ok = requests.ok & context.measured & _comparable(context)
     before = latency[ok & (requests.intended_ns >= starts[0][0]) & (requests.intended_ns <= base_end)]
     after = latency[ok & (requests.intended_ns > window.end_ns) & (requests.intended_ns < until)]
     if len(before) < COMPARED_MIN or len(after) < COMPARED_MIN:
         return None
-    was_s, is_s = float(np.median(before)) / NS, float(np.median(after)) / NS
+    was_s, is_s = float(np.median(before)) / NS_PER_S, float(np.median(after)) / NS_PER_S
     if is_s <= BAND_TIMES * was_s or is_s - was_s < load.LATENESS_FLOOR_S:
         return None
     return (
@@ -161,33 +161,33 @@ def _still_slow(case: Case, window: Window) -> str | None:
     )
 
 
-def _comparable(case: Case) -> Mask:
+def _comparable(context: JudgeContext) -> Mask:
     """Requests whose latency means the same at any time: the probes, or else all where no load has a daily curve."""
-    requests = case.history.requests
-    probes = requests.load.among(*(each.id for each in case.brief.loads if each.probe))
-    if probes.any() or any(each.period_s for each in case.brief.loads):
+    requests = context.history.requests
+    probes = requests.load.among(*(each.id for each in context.plan.loads if each.probe))
+    if probes.any() or any(each.period_s for each in context.plan.loads):
         return probes
     return np.ones(len(requests), dtype=bool)
 
 
-def _asked_after(case: Case, start_ns: float, end_ns: float) -> int:
-    requests = case.history.requests
+def _asked_after(context: JudgeContext, start_ns: float, end_ns: float) -> int:
+    requests = context.history.requests
     return int(np.count_nonzero((requests.intended_ns >= start_ns) & (requests.intended_ns <= end_ns)))
 
 
-def _canaries(case: Case) -> Mask:
-    return case.history.requests.kind.among("canary")
+def _canaries(context: JudgeContext) -> Mask:
+    return context.history.requests.kind.among("canary")
 
 
-def slowest_s(case: Case, windows: Iterable[Window], mask: Mask) -> float | None:
+def slowest_s(context: JudgeContext, windows: Iterable[FaultWindow], mask: Mask) -> float | None:
     """The check metric `recovery`: the slowest first ok after a heal; infinite when one never came."""
-    times = [first_ok_s(case, window, mask) for window in windows if window.heal_ns is not None]
+    times = [first_ok_s(context, window, mask) for window in windows if window.heal_ns is not None]
     return max((np.inf if time is None else time for time in times), default=None)
 
 
-def needs(brief: Brief) -> Missing | None:
-    return None if brief.faults else Missing("no fault is planned", "add a [[fault]]")
+def needs(plan: PlanView) -> Missing | None:
+    return None if plan.faults else Missing("no fault is planned", "add a [[fault]]")
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, needs)

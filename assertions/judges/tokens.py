@@ -16,11 +16,11 @@ from enum import StrEnum
 import numpy as np
 
 from assertions.agreement import Agreement, agreement, prompts_known
-from assertions.brief import Brief
-from assertions.case import Case, Judge, Missing, shown
+from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.formatting import duration, seconds, some
+from assertions.plan_view import PlanView
 from assertions.rows import Canary
 from assertions.verdict import Evidence, Judged, State
-from assertions.wording import duration, seconds, some
 
 NAME = "tokens"
 TWIN = "twin"
@@ -39,22 +39,22 @@ class Likeness(StrEnum):
 WORSE = (Likeness.EQUAL, Likeness.DRIFT, Likeness.UNDECIDED, Likeness.CORRUPT)
 
 
-def decide(case: Case) -> Judged:
-    selves = agreement(case)
-    likeness = {row.request: (row, _likeness(row, selves)) for row in case.history.canaries}
+def decide(context: JudgeContext) -> Judged:
+    selves = agreement(context)
+    likeness = {row.request: (row, _likeness(row, selves)) for row in context.history.canaries}
     compared = {name for name, (_, found) in likeness.items() if found is not Likeness.NOT_COMPARED}
     twins = {name for name, (row, _) in likeness.items() if row.reference == TWIN}
     groups = {word: [row for row, found in likeness.values() if found is word] for word in Likeness}
-    answered = _canaries_answered(case, selves)
+    answered = _canaries_answered(context, selves)
     share = len(answered & compared) / len(answered) if answered else float(bool(compared - twins))
-    limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {case.brief.canary_compared_min:.0%} compared"
+    limit = f"|dlogit| or parting margin below {CORRUPT_ABOVE:g}, {context.plan.canary_compared_min:.0%} compared"
     figures = {word.replace(" ", "_"): float(len(rows)) for word, rows in groups.items()}
     figures |= {"compared_share": share, "bystanders": float(len(twins & compared))}
     drift = f"; {len(groups[Likeness.DRIFT])} replies differ by rounding only" if groups[Likeness.DRIFT] else ""
     if selves.usual and groups[Likeness.DRIFT]:
         drift = f"; {len(groups[Likeness.DRIFT])} part, as some did before the trial: it rounds as its batches fall"
     if corrupt := groups[Likeness.CORRUPT]:
-        evidence = [_evidence(case, row) for row in corrupt]
+        evidence = [_evidence(context, row) for row in corrupt]
         first = min((e.t_ns for e in evidence if e.t_ns is not None), default=None)
         names = some([row.request for row in corrupt])
         return Judged(
@@ -65,11 +65,11 @@ def decide(case: Case) -> Judged:
             observed=f"{len(corrupt)} corrupt, largest difference {_largest(corrupt)}",
             smallest_visible=f"|dlogit| {CORRUPT_ABOVE:g} in one reply",
             since_ns=first,
-            fault=_suspect(case, corrupt),
+            fault=_suspect(context, corrupt),
             evidence=shown(evidence),
             figures=figures,
         )
-    canaries_planned = _no_canaries(case.brief) is None
+    canaries_planned = _no_canaries(context.plan) is None
     doubt, because, cure = groups[Likeness.UNDECIDED], None, "send more canaries that can be compared"
     if doubt:
         because = f"{len(doubt)} replies differ by more than rounding and less than corruption, or by an unknown amount"
@@ -78,9 +78,9 @@ def decide(case: Case) -> Judged:
         because = "no canary was compared with a reference"
         if selves.unsteady:
             because = "the target gave several answers to each fixed greedy prompt before the trial already"
-    elif canaries_planned and share < case.brief.canary_compared_min:
+    elif canaries_planned and share < context.plan.canary_compared_min:
         because = f"only {len(answered & compared)} of {len(answered)} answered canaries were compared"
-    elif short := _bystanders_missing(case, len(twins), len(twins & compared)):
+    elif short := _bystanders_missing(context, len(twins), len(twins & compared)):
         because, cure = short, "let the run come to its end, with good replies to compare"
     if because:
         return Judged(
@@ -89,39 +89,39 @@ def decide(case: Case) -> Judged:
             because + drift,
             limit=limit,
             observed=f"{len(compared)} compared",
-            evidence=shown([_evidence(case, row) for row in doubt]),
+            evidence=shown([_evidence(context, row) for row in doubt]),
             because=because,
             to_decide=cure,
             figures=figures,
         )
-    said = _said(case.brief, selves, len(compared - twins), len(twins & compared))
+    said = _said(context.plan, selves, len(compared - twins), len(twins & compared))
     observed = f"{len(compared - twins)} canaries and {len(twins & compared)} bystanders compared"
     return Judged(NAME, State.PASS, said + drift, limit=limit, observed=observed, figures=figures)
 
 
-def _canaries_answered(case: Case, selves: Agreement) -> set[str]:
+def _canaries_answered(context: JudgeContext, selves: Agreement) -> set[str]:
     """Canaries that ought to have been compared: not those that became the reference themselves."""
-    requests = case.history.requests
+    requests = context.history.requests
     rows = (requests.kind.among("canary") & requests.ok).nonzero()[0].tolist()
     return {requests.id[row] for row in rows} - selves.references - selves.unsteady
 
 
-def _bystanders_missing(case: Case, asked: int, compared: int) -> str | None:
+def _bystanders_missing(context: JudgeContext, asked: int, compared: int) -> str | None:
     """Why the half of the bystanders, which was planned, is not decided; None when it is."""
-    if not case.brief.twins_planned or (asked and compared >= case.brief.canary_compared_min * asked):
+    if not context.plan.twins_planned or (asked and compared >= context.plan.canary_compared_min * asked):
         return None
     if asked:
         return f"only {compared} of {asked} bystanders were compared with their twins"
-    failed = next((event.detail for event in case.history.events if event.kind == "twins_failed"), None)
-    return f"no bystander was compared with its twin: {failed or case.cut_short or 'none ended well'}"
+    failed = next((event.detail for event in context.history.events if event.kind == "twins_failed"), None)
+    return f"no bystander was compared with its twin: {failed or context.cut_short or 'none ended well'}"
 
 
-def _said(brief: Brief, selves: Agreement, canaries: int, bystanders: int) -> str:
+def _said(plan: PlanView, selves: Agreement, canaries: int, bystanders: int) -> str:
     reference = "what the target said in the baseline" if selves.references else "their reference"
     halves = [f"{canaries} canaries equal {reference}"] if canaries else []
     if bystanders:
         halves.append(f"{bystanders} bystanders equal their twins")
-    elif not brief.twins_planned:
+    elif not plan.twins_planned:
         halves.append("bystanders have no twin without the model's weights")
     return ", ".join(halves)
 
@@ -155,8 +155,8 @@ def classify(row: Canary) -> Likeness:
     return max(by_word, by_number, key=WORSE.index)
 
 
-def _evidence(case: Case, row: Canary) -> Evidence:
-    requests = case.history.requests
+def _evidence(context: JudgeContext, row: Canary) -> Evidence:
+    requests = context.history.requests
     position = requests.row_of.get(row.request)
     t_ns = None if position is None else requests.start_of(position)
     where = "" if row.parted_at is None else f", parted at token {row.parted_at}"
@@ -169,15 +169,15 @@ def _evidence(case: Case, row: Canary) -> Evidence:
     return Evidence(t_ns, row.request, f"against {against}: {size}{where}")
 
 
-def _suspect(case: Case, rows: list[Canary]) -> str | None:
+def _suspect(context: JudgeContext, rows: list[Canary]) -> str | None:
     """The last fault that had fired when the first corrupt reply ended."""
-    requests = case.history.requests
+    requests = context.history.requests
     positions = [requests.row_of[row.request] for row in rows if row.request in requests.row_of]
     first = min(positions, key=requests.start_of, default=None)
     return (
         None
         if first is None
-        else case.fault_before(float(np.nanmax([requests.start_of(first), requests.end_ns[first]])))
+        else context.fault_before(float(np.nanmax([requests.start_of(first), requests.end_ns[first]])))
     )
 
 
@@ -186,21 +186,21 @@ def _largest(rows: list[Canary]) -> str:
     return f"{max(margins):.3g}" if margins else "not recorded"
 
 
-def needs(brief: Brief) -> Missing | None:
-    return None if brief.twins_planned else _no_canaries(brief)
+def needs(plan: PlanView) -> Missing | None:
+    return None if plan.twins_planned else _no_canaries(plan)
 
 
-def _no_canaries(brief: Brief) -> Missing | None:
+def _no_canaries(plan: PlanView) -> Missing | None:
     """Why the half of the canaries can't be decided by this plan."""
-    if not brief.canary_planned:
+    if not plan.canary_planned:
         return Missing("no canaries are planned", 'add canary = { every = "5s" }')
-    if brief.canary_by_itself and not prompts_known(brief.canary_every_s, brief.baseline_s):
+    if plan.canary_by_itself and not prompts_known(plan.canary_every_s, plan.baseline_s):
         because = (
-            f"the target's own answers are the reference, and a baseline of {seconds(brief.baseline_s)} holds too few"
+            f"the target's own answers are the reference, and a baseline of {seconds(plan.baseline_s)} holds too few"
         )
-        return Missing(because, f"a baseline of {duration(2 * brief.canary_every_s)}, or canaries more often")
+        return Missing(because, f"a baseline of {duration(2 * plan.canary_every_s)}, or canaries more often")
     return None
 
 
-def judge(brief: Brief) -> Judge:
+def judge(plan: PlanView) -> Judge:
     return Judge(NAME, decide, needs)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.brief import Brief
 from assertions.history import History
+from assertions.plan_view import PlanView
 from assertions.windows import in_flight, touched, windows
 from harness.drive.reference import Prompt, ReferenceFailed, exact_answers
 from harness.load.prompt import prompt_text, sha
@@ -49,11 +49,11 @@ def compare_twins(plan: Plan, recorder: Recorder, say: Callable[[str], None]) ->
     Raises HistoryFull.
     """
     recorder.pump()
-    brief = Brief.from_plan(plan.to_json())
+    plan_view = PlanView.from_plan(plan.to_json())
     with History.open(recorder.path) as history:
         # Of the run's last moment: to the judges the run must not look longer than it was.
         over_ns = recorder.start_ns + history.end_ns
-        bystanders = _bystanders(recorder, choose(history, brief, TWINS_MAX))
+        bystanders = _bystanders(recorder, choose(history, plan_view, TWINS_MAX))
     say(f"comparing {len(bystanders)} bystanders with their fault-free twins")
     try:
         twins = _twins(plan, bystanders)
@@ -67,15 +67,15 @@ def compare_twins(plan: Plan, recorder: Recorder, say: Callable[[str], None]) ->
     recorder.event(over_ns, "harness", "twins_compared", len(rows), None)
 
 
-def choose(history: History, brief: Brief, most: int) -> list[str]:
+def choose(history: History, plan_view: PlanView, most: int) -> list[str]:
     """Good replies to compare: in flight when a fault fired, then in some fault's window, then any. Drawn by seed."""
-    requests, found = history.requests, windows(history, brief)
+    requests, found = history.requests, windows(history, plan_view)
     at_fire = np.zeros(len(requests), dtype=bool)
     for fire in (fire for window in found for fire in window.fires):
         at_fire |= in_flight(requests, fire.t_ns)
     rank = np.where(at_fire, 0, np.where(touched(requests, found), 1, 2))
     rows = np.flatnonzero(requests.ok & requests.kind.among("load", "probe")).tolist()
-    ranked = sorted((int(rank[row]), _draw(brief, requests.id[row]), requests.id[row]) for row in rows)
+    ranked = sorted((int(rank[row]), _draw(plan_view, requests.id[row]), requests.id[row]) for row in rows)
     return [name for _, _, name in ranked[:most]]
 
 
@@ -130,7 +130,7 @@ def _bystanders(recorder: Recorder, names: list[str]) -> list[Bystander]:
         connection.close()
 
 
-def _draw(brief: Brief, request: str) -> bytes:
+def _draw(plan_view: PlanView, request: str) -> bytes:
     """The same for the same plan row in every run of a seed: a request's id begins with the run's."""
-    row = request.removeprefix(f"{brief.run.run_id}-")
-    return hashlib.blake2b(f"{brief.run.seed}/twin/{row}".encode(), digest_size=8).digest()
+    row = request.removeprefix(f"{plan_view.run.run_id}-")
+    return hashlib.blake2b(f"{plan_view.run.seed}/twin/{row}".encode(), digest_size=8).digest()

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assertions.brief import Brief
 from assertions.judge import Need, NeedState, needs
+from assertions.plan_view import PlanView
 from faults import Catalogue, SpecError, resolve
 from harness.drive.switch import Occurrence
 from harness.load.config import CanaryConfig
@@ -153,7 +153,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
         by_second={load.id: by_second(load, known_s) for load in scenario.load if load.trace is not None},
         cost=cost,
     )
-    found = needs(Brief.from_plan(plan.to_json()))
+    found = needs(PlanView.from_plan(plan.to_json()))
     refused = [_refused_check(document, need) for need in found if need.state is NeedState.REFUSED]
     if refused:
         raise ScenarioProblems(refused)

@@ -1,23 +1,23 @@
 """How a number reads, or that there is none: one place, so that a figure has the same text in every output.
 
-Words and units are those of the judges (`assertions.wording`); what is added is the missing value.
+Words and units are those of the judges (`assertions.formatting`); what is added is the missing value.
 """
 
 import math
 
-from assertions import wording
+from assertions import formatting
 
 MISSING = "–"
 
 
 def seconds(value: float | None) -> str:
     """A duration or latency in the unit that fits: `41.2 ms`, `3.05 s`, `80 min`."""
-    return MISSING if value is None or math.isnan(value) else wording.seconds(value)
+    return MISSING if value is None or math.isnan(value) else formatting.seconds(value)
 
 
 def at(value_s: float | None) -> str:
     """A moment of the run, `00:02:14.500` since its start."""
-    return MISSING if value_s is None or math.isnan(value_s) else wording.since_start(round(value_s * 1e9))
+    return MISSING if value_s is None or math.isnan(value_s) else formatting.since_start(round(value_s * 1e9))
 
 
 def size(value: float | None) -> str:

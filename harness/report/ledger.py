@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.brief import Brief, PlannedFault
-from assertions.case import Case
+from assertions.context import JudgeContext
 from assertions.history import FaultRow as RecordedFault
 from assertions.history import Requests
 from assertions.judges import fired
 from assertions.judges.recovery import first_ok_s
+from assertions.plan_view import PlannedFault, PlanView
 from assertions.verdict import RunIdentity
-from assertions.windows import NS, SLACK_NS, Window, touched
+from assertions.windows import NS_PER_S, SLACK_NS, FaultWindow, touched
 from harness.report import figures
 from harness.report.outcomes import GOOD
 from harness.report.source import Source
@@ -52,12 +52,12 @@ class FaultRow:
 
 
 def fault_rows(source: Source) -> tuple[FaultRow, ...]:
-    case = Case(source.history, _brief(source))
-    planned = {(fault.id, fault.n): fault for fault in case.brief.faults}
-    windows = {(window.row.id, window.row.n): window for window in case.windows}
+    context = JudgeContext(source.history, _plan_view(source))
+    planned = {(fault.id, fault.n): fault for fault in context.plan.faults}
+    windows = {(window.row.id, window.row.n): window for window in context.windows}
     recorded = {(row["id"], row["n"]): str(row["spec"]) for row in source.rows("SELECT id, n, spec FROM fault")}
     rows = [
-        _row(source, case, fault, planned.get((fault.id, fault.n)), windows.get((fault.id, fault.n)), recorded)
+        _row(source, context, fault, planned.get((fault.id, fault.n)), windows.get((fault.id, fault.n)), recorded)
         for fault in sorted(source.history.faults, key=lambda fault: (fault.arm_ns or 0, fault.id, fault.n))
     ]
     return tuple(rows) + tuple(_never_armed(plan) for key, plan in planned.items() if key not in recorded)
@@ -65,14 +65,16 @@ def fault_rows(source: Source) -> tuple[FaultRow, ...]:
 
 def _row(
     source: Source,
-    case: Case,
+    context: JudgeContext,
     fault: RecordedFault,
     plan: PlannedFault | None,
-    window: Window | None,
+    window: FaultWindow | None,
     specs: Mapping[tuple[str, int], str],
 ) -> FaultRow:
-    arm_s, first_s, heal_s = (None if ns is None else ns / NS for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns))
-    hit = {case.client_of.get(name, name) for fire in window.fires for name in fire.requests} if window else set()
+    arm_s, first_s, heal_s = (
+        None if ns is None else ns / NS_PER_S for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns)
+    )
+    hit = {context.client_of.get(name, name) for fire in window.fires for name in fire.requests} if window else set()
     return FaultRow(
         fault=fault.id,
         n=fault.n,
@@ -86,11 +88,11 @@ def _row(
         fired=fault.fired,
         fired_min=fault.fired_min,
         symptom=(plan.symptom if plan else "") or None,
-        symptom_seen=_symptom_seen(source, case, plan, window),
-        recovery=_recovery(case, window),
+        symptom_seen=_symptom_seen(source, context, plan, window),
+        recovery=_recovery(context, window),
         requests_hit=len(hit),
         fires_unnamed=sum(not fire.requests for fire in window.fires) if window else 0,
-        collateral=_collateral(case.history.requests, hit, first_s, heal_s),
+        collateral=_collateral(context.history.requests, hit, first_s, heal_s),
         hit_sample=min(hit, default=None),
     )
 
@@ -103,16 +105,16 @@ def _do_of(spec: str) -> str:
         return "? (not in the plan)"
 
 
-def _brief(source: Source) -> Brief:
+def _plan_view(source: Source) -> PlanView:
     """The plan as the judges see it. A run whose plan is lost still has a history worth showing."""
     try:
-        return Brief.from_plan(source.plan)
+        return PlanView.from_plan(source.plan)
     except (KeyError, TypeError, ValueError):
         lost = RunIdentity("?", 0, None, False, "?", "?", "")
-        return Brief(run=lost, drive="?", target_kind="?", capabilities=frozenset())
+        return PlanView(run=lost, drive="?", target_kind="?", capabilities=frozenset())
 
 
-def _symptom_seen(source: Source, case: Case, plan: PlannedFault | None, window: Window | None) -> str:
+def _symptom_seen(source: Source, context: JudgeContext, plan: PlannedFault | None, window: FaultWindow | None) -> str:
     """What the judge `fired` sees, by its own rule, and how often where that can be counted."""
     if plan is None or not plan.symptom:
         return "none declared"
@@ -120,7 +122,7 @@ def _symptom_seen(source: Source, case: Case, plan: PlannedFault | None, window:
     if window is None:
         return f"{word}: not seen"
     try:
-        seen = fired.seen(case, window, plan.symptom)
+        seen = fired.seen(context, window, plan.symptom)
     except ValueError as problem:
         return str(problem)
     if not seen:
@@ -130,16 +132,16 @@ def _symptom_seen(source: Source, case: Case, plan: PlannedFault | None, window:
         query = "SELECT sum(n) FROM mark WHERE name = ? AND t_ns BETWEEN ? AND ?"
         return f"{word} × {source.rows(query, (word, window.first_ns, until_ns))[0][0]:,}"
     if form == "outcome":
-        requests = case.history.requests
+        requests = context.history.requests
         return f"{word} × {int(np.count_nonzero(touched(requests, [window]) & requests.outcome.among(word))):,}"
     return f"{word}: seen"
 
 
-def _recovery(case: Case, window: Window | None) -> str:
+def _recovery(context: JudgeContext, window: FaultWindow | None) -> str:
     """First good answer to a request meant for after the heal: the same clock as the judge `recovery`."""
     if window is None or window.heal_ns is None:
         return figures.MISSING
-    within_s = first_ok_s(case, window, case.measured | case.history.requests.kind.among("canary"))
+    within_s = first_ok_s(context, window, context.measured | context.history.requests.kind.among("canary"))
     return "no ok answer after it" if within_s is None else f"ok after {figures.seconds(within_s)}"
 
 
@@ -147,9 +149,9 @@ def _collateral(requests: Requests, hit: set[str], first_s: float | None, heal_s
     """Bad outcomes whose life overlaps the fault's and which it did not name. Overlapping faults share them."""
     if first_s is None:
         return 0
-    begin_s = np.where(requests.sent, requests.sent_ns, requests.intended_ns) / NS
+    begin_s = np.where(requests.sent, requests.sent_ns, requests.intended_ns) / NS_PER_S
     never_ended = np.isnan(requests.end_ns) & requests.sent
-    end_s = np.where(never_ended, np.inf, np.where(requests.sent, requests.end_ns / NS, begin_s))
+    end_s = np.where(never_ended, np.inf, np.where(requests.sent, requests.end_ns / NS_PER_S, begin_s))
     alive = (begin_s <= (np.inf if heal_s is None else heal_s)) & (end_s >= first_s)
     return sum(requests.id[row] not in hit for row in np.flatnonzero(alive & ~requests.outcome.among(*GOOD)))
 

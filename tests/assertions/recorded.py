@@ -12,9 +12,9 @@ import sqlite3
 from typing import Any
 
 from assertions import schema
-from assertions.brief import Brief
 from assertions.history import History
 from assertions.judge import Need, judge, needs
+from assertions.plan_view import PlanView
 from assertions.verdict import Judged, Verdict
 
 S = 1_000_000_000
@@ -162,12 +162,12 @@ class Recorded:
             )
         connection.commit()
 
-    def brief(self) -> Brief:
-        return Brief.from_plan(self.plan)
+    def plan_view(self) -> PlanView:
+        return PlanView.from_plan(self.plan)
 
     def verdict(self) -> Verdict:
         with self.history() as history:
-            return judge(history, self.brief())
+            return judge(history, self.plan_view())
 
     def judged(self, name: str) -> Judged:
         return next(judged for judged in self.verdict().judges if judged.name == name)
@@ -249,4 +249,4 @@ def foreign() -> Recorded:
 
 
 def need_of(run: Recorded, name: str) -> Need:
-    return next(need for need in needs(Brief.from_plan(run.plan)) if need.judge == name)
+    return next(need for need in needs(PlanView.from_plan(run.plan)) if need.judge == name)

@@ -11,7 +11,7 @@ from tests.assertions.recorded import Recorded, healthy, long_run
 
 def need(run: Recorded, that: str, **more: object) -> Need:
     run.plan["scenario"]["check"] = [{"that": that, **more}]
-    return next(each for each in needs(run.brief()) if each.judge.startswith(that))
+    return next(each for each in needs(run.plan_view()) if each.judge.startswith(that))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_default_judge_prints_its_price() -> None:
     run = long_run(periods=3)
     run.plan["phases"][0]["planned_s"] = 180.0
     run.plan["target"]["capabilities"] = ["pid"]
-    texts = [each.text for each in needs(run.brief())]
+    texts = [each.text for each in needs(run.plan_view())]
     assert "not judged: leak.rss_anon (8 periods needed, 3 planned: add 5m)" in texts
 
 
@@ -72,7 +72,7 @@ def test_the_four_that_every_run_must_have_are_always_planned() -> None:
     run = healthy()
     run.plan["target"] = {"kind": "url", "capabilities": []}
     run.plan["faults"] = []
-    planned = {each.judge for each in needs(run.brief()) if each.state is NeedState.PLANNED}
+    planned = {each.judge for each in needs(run.plan_view()) if each.state is NeedState.PLANNED}
     assert planned >= {"answered", "alive", "fired", "load"}
     assert not planned & {"invariants", "reclamation", "leak.rss_anon", "recovery"}
 

@@ -50,7 +50,7 @@ def test_what_the_plan_said_is_not_judged_stays_not_judged() -> None:
 
 
 def test_the_plan_of_a_healthy_run_refuses_nothing() -> None:
-    states = {need.judge: need.state.value for need in needs(healthy().brief())}
+    states = {need.judge: need.state.value for need in needs(healthy().plan_view())}
     assert "refused" not in states.values()
     assert {states[name] for name in ("answered", "alive", "fired", "load")} == {"planned"}
 
@@ -58,13 +58,13 @@ def test_the_plan_of_a_healthy_run_refuses_nothing() -> None:
 def test_a_crashed_judge_is_unknown_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     from assertions.judges import tokens
 
-    def broken(case: object) -> None:
+    def broken(context: object) -> None:
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(tokens, "decide", broken)
     run = healthy()
     with run.history() as history:
-        verdict = judge(history, run.brief())
+        verdict = judge(history, run.plan_view())
     said = {judged.name: judged for judged in verdict.judges}
     assert said["tokens"].state is State.UNKNOWN
     assert "ZeroDivisionError: planted" in said["tokens"].summary

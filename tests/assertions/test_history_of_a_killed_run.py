@@ -29,7 +29,7 @@ def test_rows_that_only_the_write_ahead_log_holds_are_read(tmp_path: Path) -> No
     writer.close()
     with History.open(killed / "run.sqlite") as history:
         assert len(history.requests) == len(run.tables["request"])
-        assert judge(history, run.brief()).state is State.PASS
+        assert judge(history, run.plan_view()).state is State.PASS
 
 
 def test_a_history_is_opened_read_only(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_database_without_tables_is_an_empty_run(tmp_path: Path) -> None:
     sqlite3.connect(path).execute("PRAGMA user_version = 1")
     with History.open(path) as history:
         assert len(history.requests) == 0
-        assert judge(history, Recorded().brief()).state is State.UNKNOWN
+        assert judge(history, Recorded().plan_view()).state is State.UNKNOWN
 
 
 def test_null_is_not_seen_and_never_zero() -> None:

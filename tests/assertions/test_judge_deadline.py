@@ -1,7 +1,7 @@
 """deadline, seen failing, unknown, quiet, and not planned where nobody could see it."""
 
-from assertions.brief import Brief
 from assertions.judge import NeedState, needs
+from assertions.plan_view import PlanView
 from assertions.verdict import State
 from tests.assertions.recorded import MS, Recorded, S, healthy
 
@@ -40,8 +40,8 @@ def test_nobody_answered_is_unknown():
 
 
 def test_clients_that_leave_first_can_not_judge_it_and_the_plan_says_what_would():
-    brief = Brief.from_plan(with_deadline(deadline_s=60.0, timeout_s=60.0).plan)
-    (need,) = [need for need in needs(brief) if need.judge == "deadline"]
+    plan_view = PlanView.from_plan(with_deadline(deadline_s=60.0, timeout_s=60.0).plan)
+    (need,) = [need for need in needs(plan_view) if need.judge == "deadline"]
     assert need.state is NeedState.NOT_JUDGED
     assert "every client leaves before 61 s" in need.text
 

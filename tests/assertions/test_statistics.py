@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assertions import stats
-from assertions.blocks import Blocks, trend
+from assertions.periods import PeriodValues, trend
 from assertions.power import growth_rates, quantile_rates
 from assertions.verdict import State
 
@@ -18,7 +18,7 @@ def test_p99_needs_the_floor_that_mlperf_knows(over: int, floor: int) -> None:
 
 def test_a_line_and_its_interval_match_a_textbook() -> None:
     x, y = [1.0, 2.0, 3.0, 4.0, 5.0], [2.1, 3.9, 6.2, 7.8, 10.1]
-    fit = stats.line(x, y, alpha=0.025)
+    fit = stats.fit_line(x, y, alpha=0.025)
     assert fit.slope == pytest.approx(1.99)
     assert (fit.low, fit.high) == pytest.approx((1.79994, 2.18006), abs=1e-5)
 
@@ -105,7 +105,7 @@ def test_the_smallest_visible_growth_is_seen_in_nine_of_ten() -> None:
     hours = np.arange(10.0)
     visible = stats.smallest_visible(hours, 1.0)
     seen = sum(
-        trend(Blocks(hours, visible * hours + rng.standard_normal(10), hours, 3600.0, 0)).against("<", 0.0)
+        trend(PeriodValues(hours, visible * hours + rng.standard_normal(10), hours, 3600.0, 0)).against("<", 0.0)
         is State.FAIL
         for _ in range(400)
     )

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assertions.brief import Brief
 from assertions.history import History
+from assertions.plan_view import PlanView
 from harness.drive import twins
 from harness.drive.reference import Prompt, ReferenceFailed
 from harness.drive.twins import Bystander, choose, compare_twins, held_against
@@ -92,10 +92,10 @@ def knowing(monkeypatch: pytest.MonkeyPatch, other: str = "", margins: tuple[flo
 
 def test_those_in_flight_at_a_fire_come_first_then_those_in_its_window(recorder: Recorder, plan: Plan) -> None:
     recorder.pump()
-    brief = Brief.from_plan(plan.to_json())
+    plan_view = PlanView.from_plan(plan.to_json())
     with History.open(recorder.path) as history:
-        order = [int(name.rpartition("-")[2]) for name in choose(history, brief, 40)]
-        assert choose(history, brief, 40) == choose(history, brief, 60)[:40]
+        order = [int(name.rpartition("-")[2]) for name in choose(history, plan_view, 40)]
+        assert choose(history, plan_view, 40) == choose(history, plan_view, 60)[:40]
     assert set(order[:3]) == {118, 119, 120}
     assert set(order[3:27]) == set(range(121, 145))
     assert not set(order[27:]) & set(range(118, 145))

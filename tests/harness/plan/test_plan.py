@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from assertions.brief import Brief
+from assertions.plan_view import PlanView
 from harness.plan.describe import describe
 from harness.plan.plan import Plan, make
 from harness.plan.target_policy import refused_host
@@ -30,8 +30,8 @@ def plan_of(text: str) -> Plan:
 @pytest.mark.parametrize("name", [name for name in library.names() if name != "nightly-two-tenants"])
 def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name):
     plan = make(public_traces().scenario(name), catalogue(), "r1", Provenance("0", "abc", False))
-    brief = Brief.from_plan(plan.to_json())
-    assert {"answered", "alive", "fired", "load"} <= set(brief.judges)
+    plan_view = PlanView.from_plan(plan.to_json())
+    assert {"answered", "alive", "fired", "load"} <= set(plan_view.judges)
     assert all(len(line) <= 110 for line in describe(plan))
 
 
@@ -46,7 +46,7 @@ def test_fault_that_persists_is_planned_live_told_to_the_injector_and_said():
     plan = plan_of(SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\npersist = true\n")
     assert plan.occurrences[0].spec.persist
     assert plan.to_json()["faults"][0]["persist"] is True
-    assert Brief.from_plan(plan.to_json()).faults[0].trigger.persist
+    assert PlanView.from_plan(plan.to_json()).faults[0].trigger.persist
     assert any("until healed and over restarts" in line for line in describe(plan))
 
 

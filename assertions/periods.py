@@ -16,23 +16,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions import stats
-from assertions.brief import Brief
-from assertions.case import Case, Missing
-from assertions.foresight import looked_at, phase_spans
+from assertions.context import JudgeContext, Missing
+from assertions.formatting import duration
+from assertions.plan_view import PlanView
+from assertions.planned_windows import phase_spans, selected_spans
 from assertions.rows import Floats, Samples
 from assertions.spans import length, within
 from assertions.verdict import State
-from assertions.windows import NS, inside
-from assertions.wording import duration
+from assertions.windows import NS_PER_S, inside
 
-BLOCKS_MIN = 8
-BLOCK_DEFAULT_S = 300.0  # for loads without a period: long beside the correlation of a server's seconds
+PERIODS_MIN = 8
+PERIOD_DEFAULT_S = 300.0  # for loads without a period: long beside the correlation of a server's seconds
 COVERAGE_MIN = 0.5
-HOUR_NS = 3600 * NS
+HOUR_NS = 3600 * NS_PER_S
 
 
 @dataclass(frozen=True)
-class Blocks:
+class PeriodValues:
     """Block values in the order of time; `hours` is the mean time of what was kept in each block."""
 
     hours: Floats
@@ -57,7 +57,7 @@ class Trend:
     theil_sen: float
     smallest_visible: float
     residual_sd: float
-    blocks: int
+    periods: int
 
     def against(self, op: str, budget: float) -> State:
         """FAIL when even the friendlier end breaks the budget, PASS when even the worse end keeps it."""
@@ -70,58 +70,60 @@ class Trend:
         return State.PASS if high < budget or (high == budget and (not strict or low == high == 0)) else State.UNKNOWN
 
 
-def trend(blocks: Blocks) -> Trend:
-    fit = stats.line(blocks.hours, blocks.values)
-    visible = stats.smallest_visible(blocks.hours, fit.residual_sd)
-    slope = stats.theil_sen(blocks.hours, blocks.values)
+def trend(periods: PeriodValues) -> Trend:
+    fit = stats.fit_line(periods.hours, periods.values)
+    visible = stats.smallest_visible(periods.hours, fit.residual_sd)
+    slope = stats.theil_sen(periods.hours, periods.values)
     return Trend(fit.slope, fit.low, fit.high, slope, visible, fit.residual_sd, fit.points)
 
 
-def block_width_s(brief: Brief) -> float:
+def period_length_s(plan: PlanView) -> float:
     """One whole period of all loads together (their least common multiple, in whole seconds)."""
-    periods = [round(load.period_s) for load in brief.loads if load.period_s]
+    periods = [round(load.period_s) for load in plan.loads if load.period_s]
     if periods:
         return float(math.lcm(*(max(1, period) for period in periods)))
-    return brief.quiesce_every_s or BLOCK_DEFAULT_S
+    return plan.quiesce_every_s or PERIOD_DEFAULT_S
 
 
-def too_few_periods(brief: Brief, quiet_min_s: float = 0.0) -> Missing | None:
+def too_few_periods(plan: PlanView, quiet_min_s: float = 0.0) -> Missing | None:
     """The price of a trend: at least 8 whole periods of trial, each long enough outside the windows of its faults.
 
     `quiet_min_s`: what a judge needs of each period, where that is more than the half that every block must keep.
     """
-    width_s, trial_s = block_width_s(brief), brief.trial_s
+    width_s, trial_s = period_length_s(plan), plan.trial_s
     if trial_s is None:
         return Missing("the trial is given in completed work, so its periods cannot be counted", 'give trial = "8h"')
-    usable, whole = periods(brief, quiet_min_s)
-    if usable >= BLOCKS_MIN:
+    usable, whole = count_periods(plan, quiet_min_s)
+    if usable >= PERIODS_MIN:
         return None
-    more = duration((BLOCKS_MIN - usable) * width_s - trial_s % width_s)
+    more = duration((PERIODS_MIN - usable) * width_s - trial_s % width_s)
     if usable == whole:
-        return Missing(f"{BLOCKS_MIN} periods needed, {usable} planned", f"add {more}")
-    because = f"{BLOCKS_MIN} periods needed, {usable} of {whole} planned lie well outside fault windows"
+        return Missing(f"{PERIODS_MIN} periods needed, {usable} planned", f"add {more}")
+    because = f"{PERIODS_MIN} periods needed, {usable} of {whole} planned lie well outside fault windows"
     return Missing(because, f"add {more} without a fault, or shorten recover")
 
 
-def periods(brief: Brief, quiet_min_s: float = 0.0) -> tuple[int, int]:
+def count_periods(plan: PlanView, quiet_min_s: float = 0.0) -> tuple[int, int]:
     """Whole periods of the planned trial: (those that keep enough time outside fault windows, all of them)."""
-    width_s = block_width_s(brief)
+    width_s = period_length_s(plan)
     starts = [
         start_s + number * width_s
-        for start_s, end_s in phase_spans(brief, ("trial",)) or []
+        for start_s, end_s in phase_spans(plan, ("trial",)) or []
         for number in range(int((end_s - start_s) / width_s + 1e-9))
     ]
-    quiet = looked_at(brief, "outside", ("trial",))
+    quiet = selected_spans(plan, "outside", ("trial",))
     least_s = max(COVERAGE_MIN * width_s, quiet_min_s) - 1e-9
     return sum(length(within([(start, start + width_s)], quiet)) >= least_s for start in starts), len(starts)
 
 
-def cut(case: Case, value_of: Callable[[float, float], tuple[float, float, float] | None]) -> Blocks:
+def period_values(
+    context: JudgeContext, value_of: Callable[[float, float], tuple[float, float, float] | None]
+) -> PeriodValues:
     """Blocks of the trial. `value_of(start, end)` gives (hours, value, coverage) of one, or None."""
-    width_s = block_width_s(case.brief)
-    width_ns = width_s * NS
+    width_s = period_length_s(context.plan)
+    width_ns = width_s * NS_PER_S
     kept, starts, left_out = [], [], 0
-    for start_ns, end_ns in case.spans("trial"):
+    for start_ns, end_ns in context.spans("trial"):
         # A phase ends when its last second has been drawn, a hair before the plan: do not lose a block to that.
         for number in range(int((end_ns - start_ns) / width_ns + 0.01)):
             block_ns = start_ns + number * width_ns
@@ -132,20 +134,20 @@ def cut(case: Case, value_of: Callable[[float, float], tuple[float, float, float
             kept.append(found[:2])
             starts.append(block_ns)
     table = np.array(kept, dtype=np.float64).reshape(-1, 2)
-    return Blocks(table[:, 0], table[:, 1], np.array(starts), width_s, left_out)
+    return PeriodValues(table[:, 0], table[:, 1], np.array(starts), width_s, left_out)
 
 
-def quiet(case: Case, t_ns: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def quiet(context: JudgeContext, t_ns: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Moments outside fault windows and quiesces."""
-    spans: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in case.windows]
-    return ~inside(t_ns, spans + case.spans("quiesce"))
+    spans: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in context.windows]
+    return ~inside(t_ns, spans + context.spans("quiesce"))
 
 
-def cut_series(case: Case, series: Samples, lowest: bool = False) -> Blocks:
+def series_period_values(context: JudgeContext, series: Samples, lowest: bool = False) -> PeriodValues:
     """Block means of a sampled series (or minima: what is left when the load takes a breath)."""
-    keep = quiet(case, series.t_ns)
+    keep = quiet(context, series.t_ns)
     t_ns, values = series.t_ns[keep], series.value[keep]
-    period_ns = series.period_ns or (float(np.median(np.diff(series.t_ns))) if len(series.t_ns) > 1 else NS)
+    period_ns = series.period_ns or (float(np.median(np.diff(series.t_ns))) if len(series.t_ns) > 1 else NS_PER_S)
 
     def value_of(start_ns: float, end_ns: float) -> tuple[float, float, float] | None:
         first, last = np.searchsorted(t_ns, (start_ns, end_ns))
@@ -156,13 +158,13 @@ def cut_series(case: Case, series: Samples, lowest: bool = False) -> Blocks:
         coverage = (last - first) * period_ns / (end_ns - start_ns)
         return float(t_ns[first:last].mean()) / HOUR_NS, value, coverage
 
-    return cut(case, value_of)
+    return period_values(context, value_of)
 
 
-def risen_since(blocks: Blocks) -> int:
+def risen_since(periods: PeriodValues) -> int:
     """The start (ns) of the first block from which on no value comes back to the mean of those before it."""
-    values = blocks.values
+    values = periods.values
     for number in range(1, len(values)):
         if (values[number:] > values[:number].mean()).all():
-            return int(blocks.starts_ns[number])
-    return int(blocks.starts_ns[-1])
+            return int(periods.starts_ns[number])
+    return int(periods.starts_ns[-1])

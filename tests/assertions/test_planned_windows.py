@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assertions.brief import Check
-from assertions.case import Case
-from assertions.foresight import foreseen, looked_at
+from assertions.context import JudgeContext
+from assertions.expected_counts import expected_count
 from assertions.judge import NeedState, needs
 from assertions.latency import chosen, latencies
-from assertions.outlook import outlook
+from assertions.plan_view import Check
+from assertions.planned_windows import planned_windows, selected_spans
 from assertions.spans import length, merged, within, without
 from tests.assertions.recorded import Recorded, S, phases
 
@@ -51,7 +51,7 @@ def soak(*faults: dict[str, Any], **load: Any) -> Recorded:
 
 def refusal(run: Recorded, that: str, **more: Any) -> tuple[NeedState, str | None, str | None]:
     run.plan["scenario"]["check"] = [{"that": that, **more}]
-    said = next(each for each in needs(run.brief()) if each.judge.startswith(that))
+    said = next(each for each in needs(run.plan_view()) if each.judge.startswith(that))
     return said.state, said.because, said.cure
 
 
@@ -76,28 +76,28 @@ def refusal(run: Recorded, that: str, **more: Any) -> tuple[NeedState, str | Non
 def test_a_window_lasts_from_arming_until_it_has_surely_recovered(
     fault: dict[str, Any], window: tuple[float, float]
 ) -> None:
-    (found,) = foreseen(soak({"id": "f", "at_s": 10.0, "recover_s": 5.0} | fault).brief())
+    (found,) = planned_windows(soak({"id": "f", "at_s": 10.0, "recover_s": 5.0} | fault).plan_view())
     assert found.most == pytest.approx((window[0] + TRIAL_S, window[1] + TRIAL_S))
 
 
 def test_a_fault_that_persists_may_last_once_more_for_each_restart_that_is_planned() -> None:
     stays = {"id": "stays", "at_s": 10.0, "recover_s": 5.0, "persist": True, "when": {"for": 2.0}}
     kill = {"id": "kill", "at_s": 11.0, "recover_s": 5.0, "do": "device.launch: kill", "when": {"times": 2}}
-    found = {each.fault: each for each in foreseen(soak(stays, kill).brief())}
+    found = {each.fault: each for each in planned_windows(soak(stays, kill).plan_view())}
     assert found["stays"].healed_s == pytest.approx(TRIAL_S + 10.0 + 3 * 2.25)
     assert found["stays"].heals_s == TRIAL_S + 12.0
 
 
 def test_a_fault_that_follows_another_is_placed_after_it() -> None:
     run = soak({"id": "b", "after": "a.healed", "recover_s": 5.0}, {"id": "a", "at_s": 10.0, "do": "x.y: hang 4s"})
-    found = {each.fault: each for each in foreseen(run.brief())}
+    found = {each.fault: each for each in planned_windows(run.plan_view())}
     assert found["b"].arm_s == found["a"].heals_s == TRIAL_S + 14.0
     assert found["b"].healed_s > found["a"].healed_s
 
 
 def test_faults_that_will_never_be_armed_open_no_window() -> None:
     run = soak({"id": "late", "at_s": 60.0}, {"id": "a", "after": "b.fired"}, {"id": "b", "after": "a.fired"})
-    assert foreseen(run.brief()) == []
+    assert planned_windows(run.plan_view()) == []
 
 
 def test_a_check_that_windows_leave_too_little_is_refused_and_each_cure_cures() -> None:
@@ -147,13 +147,15 @@ def test_requests_that_the_plan_cancels_or_does_not_stream_bring_no_first_token(
     half = soak(cancel=[{"share": 0.5, "at": "queued"}])
     spoken = soak(stream=0.25)
     whole = Check("x")
-    assert [outlook(half.brief(), whole, what).mean for what in ("ttft", "e2e", "errors")] == [160, 160, 320]  # type: ignore[union-attr]
-    assert [outlook(spoken.brief(), whole, what).mean for what in ("ttft", "e2e")] == [80, 320]  # type: ignore[union-attr]
+    assert [expected_count(half.plan_view(), whole, what).mean for what in ("ttft", "e2e", "errors")] == [160, 160, 320]  # type: ignore[union-attr]
+    assert [expected_count(spoken.plan_view(), whole, what).mean for what in ("ttft", "e2e")] == [80, 320]  # type: ignore[union-attr]
 
 
 def test_gaps_are_counted_in_whole_windows_of_the_histogram() -> None:
-    calm = outlook(soak(output_tokens=11).brief(), Check("x"), "itl")
-    broken = outlook(soak({"id": "f", "at_s": 20.0, "recover_s": 5.0}, output_tokens=11).brief(), Check("x"), "itl")
+    calm = expected_count(soak(output_tokens=11).plan_view(), Check("x"), "itl")
+    broken = expected_count(
+        soak({"id": "f", "at_s": 20.0, "recover_s": 5.0}, output_tokens=11).plan_view(), Check("x"), "itl"
+    )
     assert calm is not None
     assert broken is not None
     assert (calm.mean, broken.mean) == (3200, pytest.approx(4 * 10 * (80 - 6.25 - 1 - 40 + 1)))
@@ -161,12 +163,12 @@ def test_gaps_are_counted_in_whole_windows_of_the_histogram() -> None:
 
 def test_a_load_that_may_fall_silent_promises_only_what_cannot_lie_elsewhere() -> None:
     trace = soak({"id": "f", "at_s": 10.0, "recover_s": 5.0}, arrivals="trace", rate=None, rate_mean=4.0, rate_max=8.0)
-    seen = outlook(trace.brief(), Check("x"), "e2e")
+    seen = expected_count(trace.plan_view(), Check("x"), "e2e")
     assert seen is not None
     left_out_s = 20.0 + 6.25
     assert seen.least <= 4 * 100 - 8 * left_out_s
     assert seen.least > 100
-    inside = outlook(trace.brief(), Check("x", where="f"), "e2e")
+    inside = expected_count(trace.plan_view(), Check("x", where="f"), "e2e")
     assert inside is not None
     assert inside.least == 0
 
@@ -210,21 +212,23 @@ def test_judges_find_at_least_what_was_promised(faults: list[tuple[float, float,
         first_ns = arm_ns + int(luck * S / 4)
         heal_ns = min(first_ns + (3 * S if "hang" in do else 0), 90 * S)
         run.add("fault", id=f"f{n}", n=0, arm_ns=arm_ns, first_ns=first_ns, heal_ns=heal_ns, fired=1, state="healed")
-    brief = run.brief()
+    plan_view = run.plan_view()
     with run.history() as history:
-        case = Case(history, brief)
+        context = JudgeContext(history, plan_view)
         for where in ("outside", "all", *(f"f{n}" for n in range(len(faults)))):
             check = Check("ttft.p50 < 1s", where=where)
-            promised = outlook(brief, check, "ttft")
+            promised = expected_count(plan_view, check, "ttft")
             assert promised is not None
-            assert latencies(case, "ttft", chosen(case, check)).n >= promised.least - 1  # a constant stream has a phase
+            assert (
+                latencies(context, "ttft", chosen(context, check)).n >= promised.least - 1
+            )  # a constant stream has a phase
 
 
 def test_a_poisson_stream_breaks_its_promise_in_one_run_of_a_hundred() -> None:
-    brief = soak({"id": "f", "at_s": 10.0, "recover_s": 15.0}).brief()
-    promised = outlook(brief, Check("x"), "e2e")
+    plan_view = soak({"id": "f", "at_s": 10.0, "recover_s": 15.0}).plan_view()
+    promised = expected_count(plan_view, Check("x"), "e2e")
     assert promised is not None
-    here = looked_at(brief, "outside", ("baseline", "trial", "recovery"))
+    here = selected_spans(plan_view, "outside", ("baseline", "trial", "recovery"))
     rng, short = random.Random(3), 0
     for _ in range(2000):
         t_s, count = rng.expovariate(4.0), 0

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from assertions import stats
-from assertions.brief import Brief, Check, PlannedFault, PlannedLoad
-from assertions.case import MEASURED
-from assertions.foresight import load_spans, looked_at, phase_spans
+from assertions.context import MEASURED
+from assertions.formatting import duration
 from assertions.latency import chosen_loads
+from assertions.plan_view import Check, PlannedFault, PlannedLoad, PlanView
+from assertions.planned_windows import load_spans, phase_spans, selected_spans
 from assertions.spans import Span, length
-from assertions.wording import duration
 
 GAPS_WINDOW_S = 10.0  # the histogram of gaps leaves out whole windows of this length
 LONGER_MAX = 64  # times the planned trial; who needs more needs another scenario
@@ -23,67 +23,67 @@ WARMUP_SHARE, WARMUP_LATE_S, WARMUPS_TRIED = 0.1, 5.0, 16
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ExpectedCount:
     """How many values a check will see: in the middle, and at least."""
 
     mean: float
     least: int
 
 
-def outlook(brief: Brief, check: Check, what: str) -> Outlook | None:
+def expected_count(plan: PlanView, check: Check, what: str) -> ExpectedCount | None:
     """Values of `what` (ttft, e2e, tpot, itl; other words: requests) that a check will see; None: the plan can't say.
 
     For closed loops it is what their users can reach at most.
     """
-    names = chosen_loads(brief, check)
-    loads = [load for load in brief.loads if names is None or load.id in names]
-    if phase_spans(brief, MEASURED) is None or not loads or any(load.rate_mean is None for load in loads):
+    names = chosen_loads(plan, check)
+    loads = [load for load in plan.loads if names is None or load.id in names]
+    if phase_spans(plan, MEASURED) is None or not loads or any(load.rate_mean is None for load in loads):
         return None
-    planned = _seen(brief, check, what, loads)
-    others = [_seen(each, check, what, loads).least for each in _moved(brief)]
-    return Outlook(planned.mean, min([planned.least, *others]))
+    planned = _seen(plan, check, what, loads)
+    others = [_seen(each, check, what, loads).least for each in _moved(plan)]
+    return ExpectedCount(planned.mean, min([planned.least, *others]))
 
 
-def _seen(brief: Brief, check: Check, what: str, loads: list[PlannedLoad]) -> Outlook:
+def _seen(plan: PlanView, check: Check, what: str, loads: list[PlannedLoad]) -> ExpectedCount:
     """By a plan whose phases begin just when it says."""
     where = "outside" if what == "errors.outside" else check.where
-    here = looked_at(brief, where, ("trial",) if what == "throughput" else MEASURED)
-    if what == "itl" and where == "outside" and brief.faults:
+    here = selected_spans(plan, where, ("trial",) if what == "throughput" else MEASURED)
+    if what == "itl" and where == "outside" and plan.faults:
         here = [(start + GAPS_WINDOW_S, end - GAPS_WINDOW_S) for start, end in here if end - start > 2 * GAPS_WINDOW_S]
-    here, loaded = load_spans(brief, here), phase_spans(brief, ("warmup", *MEASURED)) or []
+    here, loaded = load_spans(plan, here), phase_spans(plan, ("warmup", *MEASURED)) or []
     each = [_of_load(load, what, here, length(loaded)) for load in loads]
     mean, sure, variance = (sum(column) for column in zip(*each, strict=True))
     luck = stats.normal_quantile(1 - stats.ALPHA) * math.sqrt(variance)
-    return Outlook(mean, max(0, math.floor(sure - luck + 1e-9)))
+    return ExpectedCount(mean, max(0, math.floor(sure - luck + 1e-9)))
 
 
-def _moved(brief: Brief) -> Iterator[Brief]:
+def _moved(plan: PlanView) -> Iterator[PlanView]:
     """The same plan with a warm-up that ends a little earlier or later: a trace does not wait for it."""
-    warmup = next((phase for phase in brief.phases if phase.name == "warmup"), None)
-    if warmup is None or not warmup.planned_s or all(load.curve is None for load in brief.loads):
+    warmup = next((phase for phase in plan.phases if phase.name == "warmup"), None)
+    if warmup is None or not warmup.planned_s or all(load.arrival_counts is None for load in plan.loads):
         return
     early_s, late_s = WARMUP_SHARE * warmup.planned_s, WARMUP_SHARE * warmup.planned_s + WARMUP_LATE_S
     for number in range(WARMUPS_TRIED + 1):
         ends_s = warmup.planned_s - early_s + (early_s + late_s) * number / WARMUPS_TRIED
-        phases = tuple(replace(phase, planned_s=ends_s) if phase is warmup else phase for phase in brief.phases)
-        yield replace(brief, phases=phases)
+        phases = tuple(replace(phase, planned_s=ends_s) if phase is warmup else phase for phase in plan.phases)
+        yield replace(plan, phases=phases)
 
 
-def cures(brief: Brief, check: Check, what: str, floor: int) -> Iterator[str]:
+def remedies(plan: PlanView, check: Check, what: str, floor: int) -> Iterator[str]:
     """Changes, one alone is enough, after which at least `floor` values are sure. Each was tried on the plan."""
 
-    def enough(brief: Brief, check: Check = check) -> bool:
-        seen = outlook(brief, check, what)
+    def enough(plan: PlanView, check: Check = check) -> bool:
+        seen = expected_count(plan, check, what)
         return seen is not None and seen.least >= floor
 
-    if longer := _longer_trial(brief, enough):
+    if longer := _longer_trial(plan, enough):
         yield f"a trial of {longer}"
-    recover_s = max((fault.expect.recover_s or 0.0 for fault in brief.faults), default=0.0)
+    recover_s = max((fault.expect.recover_s or 0.0 for fault in plan.faults), default=0.0)
     if check.where == "outside" and recover_s > 1:
-        tried = (each for each in range(math.ceil(recover_s) - 1, 0, -1) if enough(_recovering(brief, each)))
+        tried = (each for each in range(math.ceil(recover_s) - 1, 0, -1) if enough(_recovering(plan, each)))
         if (shorter := next(tried, None)) is not None:
             yield f'recover = "{shorter}s" for its faults'
-    if check.where != "all" and enough(brief, replace(check, where="all")):
+    if check.where != "all" and enough(plan, replace(check, where="all")):
         yield 'where = "all"'
 
 
@@ -97,9 +97,9 @@ def _of_load(load: PlannedLoad, what: str, here: list[Span], loaded_s: float) ->
     low = load.rate_mean if load.rate_min is None else load.rate_min
     high = max(load.rate_mean, load.rate_max or 0.0)
     share, here_s = _share(load, what), length(here)
-    if load.curve is not None:
-        mean = load.curve.among(here) * share
-        return mean, load.curve.sure(here) * share, mean * max(1.0, share) if share != 1.0 else 0.0
+    if load.arrival_counts is not None:
+        mean = load.arrival_counts.among(here) * share
+        return mean, load.arrival_counts.sure(here) * share, mean * max(1.0, share) if share != 1.0 else 0.0
     mean = load.rate_mean * here_s * share
     sure = max(low * here_s, load.rate_mean * loaded_s - high * (loaded_s - here_s)) * share
     # The gaps of one request come together, so the luck is in the requests.
@@ -119,36 +119,36 @@ def _share(load: PlannedLoad, what: str) -> float:
     return 1 - load.malformed_share
 
 
-def _longer_trial(brief: Brief, enough: Callable[[Brief], bool]) -> str | None:
+def _longer_trial(plan: PlanView, enough: Callable[[PlanView], bool]) -> str | None:
     """The shortest trial that is enough, as it is typed; None when no length helps."""
-    work = brief.trial_completed is not None
-    planned = brief.trial_completed if work else brief.trial_s
+    work = plan.trial_completed is not None
+    planned = plan.trial_completed if work else plan.trial_s
     if not planned:
         return None
     short = math.floor(planned)
-    long = next((short << n for n in range(1, LONGER_MAX.bit_length()) if enough(_lasting(brief, short << n))), None)
+    long = next((short << n for n in range(1, LONGER_MAX.bit_length()) if enough(_lasting(plan, short << n))), None)
     if long is None:
         return None
     while long - short > 1:
         middle = (short + long) // 2
-        short, long = (short, middle) if enough(_lasting(brief, middle)) else (middle, long)
+        short, long = (short, middle) if enough(_lasting(plan, middle)) else (middle, long)
     return f"{long} completed requests" if work else duration(long)
 
 
-def _lasting(brief: Brief, trial: int) -> Brief:
+def _lasting(plan: PlanView, trial: int) -> PlanView:
     """The plan with a longer trial, in seconds or in completed requests; what is armed again and again goes on."""
-    if brief.trial_completed is not None:
-        longer = replace(brief, trial_completed=trial)
+    if plan.trial_completed is not None:
+        longer = replace(plan, trial_completed=trial)
     else:
-        last = max(at for at, phase in enumerate(brief.phases) if phase.name == "trial")
-        more_s = trial - (brief.trial_s or 0.0)
+        last = max(at for at, phase in enumerate(plan.phases) if phase.name == "trial")
+        more_s = trial - (plan.trial_s or 0.0)
         phases = tuple(
             replace(phase, planned_s=(phase.planned_s or 0.0) + more_s) if at == last else phase
-            for at, phase in enumerate(brief.phases)
+            for at, phase in enumerate(plan.phases)
         )
-        longer = replace(brief, phases=phases)
+        longer = replace(plan, phases=phases)
     spans = phase_spans(longer, ("trial", "quiesce")) or [(0.0, 0.0)]
-    return replace(longer, faults=tuple(_again(brief.faults, spans[-1][1] - spans[0][0])))
+    return replace(longer, faults=tuple(_again(plan.faults, spans[-1][1] - spans[0][0])))
 
 
 def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[PlannedFault]:
@@ -163,10 +163,10 @@ def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[Planned
             at_s, n = at_s + every_s, n + 1
 
 
-def _recovering(brief: Brief, recover_s: float) -> Brief:
+def _recovering(plan: PlanView, recover_s: float) -> PlanView:
     """The plan with no fault's `recover` longer than this."""
     faults = tuple(
         replace(fault, expect=replace(fault.expect, recover_s=min(recover_s, fault.expect.recover_s or recover_s)))
-        for fault in brief.faults
+        for fault in plan.faults
     )
-    return replace(brief, faults=faults)
+    return replace(plan, faults=faults)

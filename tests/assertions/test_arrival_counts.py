@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assertions.brief import Check
-from assertions.case import Case
-from assertions.curve import Curve, reached_s
-from assertions.foresight import foreseen
+from assertions.arrival_counts import ArrivalCounts, seconds_until
+from assertions.context import JudgeContext
+from assertions.expected_counts import WARMUP_LATE_S, WARMUP_SHARE, expected_count
 from assertions.judge import NeedState
 from assertions.latency import chosen, latencies
-from assertions.outlook import WARMUP_LATE_S, WARMUP_SHARE, outlook
+from assertions.plan_view import Check
+from assertions.planned_windows import planned_windows
 from assertions.verdict import State
 from tests.assertions.recorded import MS, PLAN, Recorded, S, phases
-from tests.assertions.test_foresight import TRIAL_S, refusal, soak
+from tests.assertions.test_planned_windows import TRIAL_S, refusal, soak
 
 stamps = st.lists(st.integers(0, 3999).map(lambda n: n / 100), max_size=80)
 stretches = st.lists(st.tuples(st.floats(0, 45), st.floats(0, 20)).map(lambda each: (each[0], each[0] + each[1])))
 
 
-def curve_of(times: list[float], seconds: int = 40) -> Curve:
+def curve_of(times: list[float], seconds: int = 40) -> ArrivalCounts:
     counts = [0] * seconds
     for t_s in times:
         if t_s < seconds:
             counts[int(t_s)] += 1
-    return Curve(tuple(counts))
+    return ArrivalCounts(tuple(counts))
 
 
 @given(stamps, stretches)
@@ -52,7 +52,7 @@ def test_between_whole_seconds_a_curve_is_exact(times: list[float], one: int, ot
 def test_when_it_says_that_so_many_have_come_they_have(
     some: list[float], others: list[float], since_s: float, count: int
 ) -> None:
-    after_s = reached_s([curve_of(some), curve_of(others)], 0.0, since_s, count)
+    after_s = seconds_until([curve_of(some), curve_of(others)], 0.0, since_s, count)
     came = sum(since_s <= t_s <= since_s + after_s for t_s in some + others)
     assert came >= count or math.isinf(after_s)
     if math.isinf(after_s):  # all but those of the second in which it was asked
@@ -60,10 +60,10 @@ def test_when_it_says_that_so_many_have_come_they_have(
 
 
 def test_a_load_that_is_drawn_brings_what_the_trace_lacks() -> None:
-    assert reached_s([], 4.0, 7.0, 10) == 2.5
-    assert reached_s([], 0.0, 7.0, 10) == math.inf
-    assert reached_s([Curve((3, 0, 0))], 2.0, 0.0, 7) == 2.0
-    assert reached_s([Curve((3, 0, 0))], 2.0, 0.0, 11) == 4.0
+    assert seconds_until([], 4.0, 7.0, 10) == 2.5
+    assert seconds_until([], 0.0, 7.0, 10) == math.inf
+    assert seconds_until([ArrivalCounts((3, 0, 0))], 2.0, 0.0, 7) == 2.0
+    assert seconds_until([ArrivalCounts((3, 0, 0))], 2.0, 0.0, 11) == 4.0
 
 
 def trace(counts: list[int], *faults: dict[str, Any]) -> Recorded:
@@ -97,7 +97,7 @@ def test_a_second_that_the_trial_cuts_in_two_is_not_sure_to_come() -> None:
     run = trace([0] * 80 + [100] + [0] * 119)
     for phase, planned_s in zip(run.plan["phases"], (0.0, 10.0, 60.0, 10.5), strict=True):
         phase["planned_s"] = planned_s
-    seen = outlook(run.brief(), Check("x"), "e2e")
+    seen = expected_count(run.plan_view(), Check("x"), "e2e")
     assert seen is not None
     assert (seen.mean, seen.least) == (50.0, 0)
 
@@ -108,19 +108,19 @@ def test_a_trace_stands_still_in_a_quiesce() -> None:
         {"name": name, "n": n, "planned_s": planned_s}
         for name, n, planned_s in (("trial", 0, 15.0), ("quiesce", 0, 10.0), ("trial", 1, 45.0))
     ]
-    (found,) = foreseen(trace([1] * 50 + [100] + [1] * 149, {"id": "f", "at_s": 10.0}).brief())
+    (found,) = planned_windows(trace([1] * 50 + [100] + [1] * 149, {"id": "f", "at_s": 10.0}).plan_view())
     assert found.healed_s == 41.0
     run.plan["faults"] = [{**PLAN["faults"][0], "at_s": 26.0, "scope": {}}]
     run.plan["scenario"]["fault"] = [{"id": "oom", "when": {"skip": 50}, "ttl": 60.0}]
-    (found,) = foreseen(run.brief())
+    (found,) = planned_windows(run.plan_view())
     assert found.arm_s == 56.0  # second 46 of the load
     assert found.healed_s == 61.0  # the hundred of second 50 have come
-    assert outlook(run.brief(), Check("x", where="all"), "e2e").mean == 99 + 80  # type: ignore[union-attr]
+    assert expected_count(run.plan_view(), Check("x", where="all"), "e2e").mean == 99 + 80  # type: ignore[union-attr]
 
 
 def test_a_fault_waits_for_its_hit_through_a_silence_of_the_trace() -> None:
     silent = [4] * 40 + [0] * 30 + [4] * 130
-    (found,) = foreseen(trace(silent, {"id": "f", "at_s": 12.0, "recover_s": 5.0}).brief())
+    (found,) = planned_windows(trace(silent, {"id": "f", "at_s": 12.0, "recover_s": 5.0}).plan_view())
     assert found.arm_s == 42.0
     assert 70.0 <= found.healed_s <= 71.0
 
@@ -163,14 +163,14 @@ def test_judges_find_at_least_what_was_promised_of_a_trace(
             heal_ns = int(min(first_s, ends[2]) * S)
             stamps_ns = {"arm_ns": int(arm_s * S), "first_ns": heal_ns, "heal_ns": heal_ns}
             run.add("fault", id=f"f{n}", n=0, fired=1, hits=1, state="healed", **stamps_ns)
-    brief = run.brief()
+    plan_view = run.plan_view()
     with run.history() as history:
-        case = Case(history, brief)
+        context = JudgeContext(history, plan_view)
         for where in ("outside", "all"):
             check = Check("ttft.p50 < 1s", where=where)
-            promised = outlook(brief, check, "ttft")
+            promised = expected_count(plan_view, check, "ttft")
             assert promised is not None
-            assert latencies(case, "ttft", chosen(case, check)).n >= promised.least
+            assert latencies(context, "ttft", chosen(context, check)).n >= promised.least
 
 
 def test_a_trace_is_held_to_what_it_had_for_as_long_as_the_load_went_on() -> None:
@@ -190,5 +190,5 @@ def test_a_trace_is_held_to_what_it_had_for_as_long_as_the_load_went_on() -> Non
 
 @pytest.mark.parametrize(("text", "counts"), [(None, None), ("", ()), ("2 0 1", (2, 0, 1))])
 def test_a_curve_is_read_from_the_plan(text: str | None, counts: tuple[int, ...] | None) -> None:
-    curve = Curve.read(text)
+    curve = ArrivalCounts.read(text)
     assert (curve.counts if curve is not None else None) == counts

@@ -16,13 +16,13 @@ from assertions.spans import Span, merged
 
 
 @dataclass(frozen=True)
-class Curve:
+class ArrivalCounts:
     """The arrivals of one load in each second."""
 
     counts: tuple[int, ...]
 
     @classmethod
-    def read(cls, text: str | None) -> "Curve | None":
+    def read(cls, text: str | None) -> "ArrivalCounts | None":
         """What plan.json holds: the counts as words, or nothing for a load that is drawn."""
         return None if text is None else cls(tuple(int(word) for word in text.split()))
 
@@ -49,7 +49,7 @@ class Curve:
         return (0, *itertools.accumulate(self.counts))
 
 
-def reached_s(curves: Sequence[Curve], rate: float, since_s: float, count: float) -> float:
+def seconds_until(curves: Sequence[ArrivalCounts], rate: float, since_s: float, count: float) -> float:
     """Seconds from `since_s` until the curves, and others at this rate, have brought so many; infinite: never known.
 
     Of a curve the seconds that are over by then, and began after `since_s`: it is never said too early.

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assertions.brief import Brief, PlannedFault, PlannedLoad
-from assertions.curve import reached_s
+from assertions.arrival_counts import seconds_until
+from assertions.plan_view import PlannedFault, PlannedLoad, PlanView
 from assertions.spans import Span, length, within, without
 from assertions.windows import RECOVER_DEFAULT_S
 
@@ -22,7 +22,7 @@ LIFE_S = 1.0  # a request that is out when a fault arms is touched too
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class PlannedWindow:
     """One occurrence of a fault, in seconds since the load began. It may heal at once, or as late as `healed_s`."""
 
     fault: str
@@ -40,22 +40,22 @@ class Foreseen:
         return self.arm_s - LIFE_S, self.healed_s + self.margin_s
 
 
-def looked_at(brief: Brief, where: str, phases: tuple[str, ...]) -> list[Span]:
+def selected_spans(plan: PlanView, where: str, phases: tuple[str, ...]) -> list[Span]:
     """The time of these phases that a `where` speaks of, as far as it is sure."""
-    time = phase_spans(brief, phases) or []
+    time = phase_spans(plan, phases) or []
     if where == "all":
         return time
-    faults = foreseen(brief)
+    faults = planned_windows(plan)
     if where == "outside":
         return without(time, [fault.most for fault in faults])
     return within(time, [fault.least for fault in faults if fault.fault == where])
 
 
-def phase_spans(brief: Brief, names: Iterable[str]) -> list[Span] | None:
+def phase_spans(plan: PlanView, names: Iterable[str]) -> list[Span] | None:
     """[start, end] of the planned phases of these names, in seconds since the load began; None: nobody can say."""
     found, start_s = [], 0.0
-    for phase in brief.phases:
-        planned_s = _trial_by_work_s(brief, start_s) if phase.planned_s is None else phase.planned_s
+    for phase in plan.phases:
+        planned_s = _trial_by_work_s(plan, start_s) if phase.planned_s is None else phase.planned_s
         if planned_s is None:
             return None
         if phase.name in names:
@@ -64,9 +64,9 @@ def phase_spans(brief: Brief, names: Iterable[str]) -> list[Span] | None:
     return found
 
 
-def load_spans(brief: Brief, spans: Iterable[Span]) -> list[Span]:
+def load_spans(plan: PlanView, spans: Iterable[Span]) -> list[Span]:
     """The same stretches on the clock of the load, which stands still in every quiesce; none may reach into one."""
-    pauses = phase_spans(brief, ("quiesce",)) or []
+    pauses = phase_spans(plan, ("quiesce",)) or []
 
     def paused_s(until_s: float) -> float:
         return length((start, end) for start, end in pauses if end <= until_s)
@@ -74,17 +74,17 @@ def load_spans(brief: Brief, spans: Iterable[Span]) -> list[Span]:
     return [(start - paused_s(start), end - paused_s(start)) for start, end in spans]
 
 
-def foreseen(brief: Brief) -> list[Foreseen]:
+def planned_windows(plan: PlanView) -> list[PlannedWindow]:
     """Every planned occurrence that will be armed; what is still open heals with the trial. Empty without a time."""
-    trial = phase_spans(brief, ("trial", "quiesce"))
+    trial = phase_spans(plan, ("trial", "quiesce"))
     if not trial:
         return []
     start_s, end_s = trial[0][0], trial[-1][1]
-    placed: list[Foreseen] = []
-    waiting = list(brief.faults)
+    placed: list[PlannedWindow] = []
+    waiting = list(plan.faults)
     while waiting:
         begins = [(fault, _begin(fault, placed, start_s)) for fault in waiting]
-        placed += [_occurrence(brief, fault, begin, end_s) for fault, begin in begins if begin is not None]
+        placed += [_occurrence(plan, fault, begin, end_s) for fault, begin in begins if begin is not None]
         later = [fault for fault, begin in begins if begin is None]
         if len(later) == len(waiting):
             break  # they wait for each other, or for a fault that is not planned: they will never be armed
@@ -92,7 +92,7 @@ def foreseen(brief: Brief) -> list[Foreseen]:
     return [each for each in placed if each.arm_s < end_s]
 
 
-def _begin(fault: PlannedFault, placed: list[Foreseen], start_s: float) -> Span | None:
+def _begin(fault: PlannedFault, placed: list[PlannedWindow], start_s: float) -> Span | None:
     """When it is armed, at the earliest and at the latest; None while the fault that it follows is not placed."""
     if not fault.after:
         at_s = start_s + (fault.at_s or 0.0)
@@ -104,41 +104,43 @@ def _begin(fault: PlannedFault, placed: list[Foreseen], start_s: float) -> Span 
     return (first.arm_s if what == "fired" else first.heals_s), first.healed_s
 
 
-def _occurrence(brief: Brief, fault: PlannedFault, begin: Span, trial_end_s: float) -> Foreseen:
+def _occurrence(plan: PlanView, fault: PlannedFault, begin: Span, trial_end_s: float) -> PlannedWindow:
     trigger, expect = fault.trigger, fault.expect
     longest_s = min(each for each in (trigger.for_s, trigger.ttl_s, math.inf) if each is not None)
-    loads, since_s = _in_scope(brief, fault), load_spans(brief, [begin])[0][1]
+    loads, since_s = _in_scope(plan, fault), load_spans(plan, [begin])[0][1]
     first_s = _time_of((trigger.skip + 1) / trigger.probability, loads, since_s)
     rest_s = _time_of((trigger.times - 1) * trigger.interval / trigger.probability, loads, since_s + first_s)
     rest_s += trigger.times * trigger.hold_s
     # Armed again by each server that is started, it waits for its hits again and then lasts as long again.
-    lives = 1 + (_restarts(brief) if trigger.persist else 0)
+    lives = 1 + (_restarts(plan) if trigger.persist else 0)
     heals_s = begin[0] + min(trigger.hold_s, longest_s)
     healed_s = begin[1] + lives * (first_s + min(rest_s, longest_s))
     margin_s = RECOVER_DEFAULT_S if expect.recover_s is None else expect.recover_s
     if expect.recover_completed is not None:
-        margin_s = _time_of(expect.recover_completed, brief.loads, since_s + min(healed_s, trial_end_s) - begin[1])
-    return Foreseen(fault.id, begin[0], min(heals_s, trial_end_s), min(healed_s, trial_end_s), margin_s)
+        margin_s = _time_of(expect.recover_completed, plan.loads, since_s + min(healed_s, trial_end_s) - begin[1])
+    return PlannedWindow(fault.id, begin[0], min(heals_s, trial_end_s), min(healed_s, trial_end_s), margin_s)
 
 
-def _restarts(brief: Brief) -> int:
+def _restarts(plan: PlanView) -> int:
     """How often the planned faults may end the server."""
-    return sum(fault.trigger.times for fault in brief.faults if fault.kills_server)
+    return sum(fault.trigger.times for fault in plan.faults if fault.kills_server)
 
 
-def _in_scope(brief: Brief, fault: PlannedFault) -> list[PlannedLoad]:
+def _in_scope(plan: PlanView, fault: PlannedFault) -> list[PlannedLoad]:
     load, group = fault.scope.get("load"), fault.scope.get("group")
-    return [each for each in brief.loads if load in (None, each.id) and group in (None, each.group)]
+    return [each for each in plan.loads if load in (None, each.id) and group in (None, each.group)]
 
 
 def _time_of(count: float, loads: Sequence[PlannedLoad], since_s: float) -> float:
     """Seconds of load time from `since_s` until so many have come: traces as they are, others by their mean."""
-    rate = sum(load.rate_mean or 0.0 for load in loads if load.curve is None)
-    return reached_s([load.curve for load in loads if load.curve is not None], rate, since_s, count)
+    rate = sum(load.rate_mean or 0.0 for load in loads if load.arrival_counts is None)
+    return seconds_until(
+        [load.arrival_counts for load in loads if load.arrival_counts is not None], rate, since_s, count
+    )
 
 
-def _trial_by_work_s(brief: Brief, start_s: float) -> float | None:
+def _trial_by_work_s(plan: PlanView, start_s: float) -> float | None:
     """How long a trial that is given in completed requests and begins then will last."""
-    if brief.trial_completed is None or not brief.loads or any(load.rate_mean is None for load in brief.loads):
+    if plan.trial_completed is None or not plan.loads or any(load.rate_mean is None for load in plan.loads):
         return None
-    return _time_of(brief.trial_completed, brief.loads, start_s)
+    return _time_of(plan.trial_completed, plan.loads, start_s)

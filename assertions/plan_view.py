@@ -11,7 +11,7 @@ from assertions.planned import Expect, PlannedFault, PlannedLoad, faults_of, loa
 from assertions.verdict import Level, RunIdentity
 
 # A reader of a brief needs its parts: all come from here.
-__all__ = ["Brief", "Check", "Expect", "PlannedFault", "PlannedJudge", "PlannedLoad", "PlannedPhase"]
+__all__ = ["Check", "Expect", "PlanView", "PlannedFault", "PlannedJudge", "PlannedLoad", "PlannedPhase"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PlannedJudge:
 
 
 @dataclass(frozen=True)
-class Brief:
+class PlanView:
     run: RunIdentity
     drive: str
     target_kind: str
@@ -83,7 +83,7 @@ class Brief:
         return sum(phase.planned_s or 0.0 for phase in self.phases if phase.name == "baseline")
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any]) -> "Brief":
+    def from_plan(cls, plan: Mapping[str, Any]) -> "PlanView":
         """Read plan.json. A missing key is a KeyError that names it: the plan is ours, so that is our own mistake."""
         scenario = plan["scenario"]
         canary = scenario.get("canary", {})

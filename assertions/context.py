@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from assertions.brief import Brief
 from assertions.history import History
+from assertions.plan_view import PlanView
 from assertions.rows import Event, Mask
 from assertions.verdict import Evidence, Judged, Level
-from assertions.windows import Window, inside, touched, windows
+from assertions.windows import FaultWindow, inside, touched, windows
 
 MEASURED = ("baseline", "trial", "recovery")
 NO_FAULT_NEAR = "no fault near"
@@ -20,13 +20,13 @@ SHOWN = 5  # pieces of evidence in a verdict; the rest is counted
 
 
 @dataclass(frozen=True)
-class Case:
+class JudgeContext:
     history: History
-    brief: Brief
+    plan: PlanView
 
     @cached_property
-    def windows(self) -> tuple[Window, ...]:
-        return windows(self.history, self.brief)
+    def windows(self) -> tuple[FaultWindow, ...]:
+        return windows(self.history, self.plan)
 
     @property
     def cut_short(self) -> str | None:
@@ -61,7 +61,7 @@ class Case:
         """The server's own request id -> ours, from the server's ledger."""
         return {row.server_id: row.request for row in self.history.served() if row.server_id and row.request}
 
-    def shown_by(self, window: Window, event: Event) -> bool:
+    def shown_by(self, window: FaultWindow, event: Event) -> bool:
         """Whether `event` may be of the window's fault: in its time, or later and about a request that it hit. What was
         damaged on its way to the host is only seen when it is read again."""
         if window.holds(event.t_ns):
@@ -96,7 +96,7 @@ class Case:
         end_ns = np.nan if row is None else self.history.requests.end_ns[row]
         return self.fault_before(float(np.fmax(t_ns, end_ns)))
 
-    def window_at(self, t_ns: float) -> Window | None:
+    def window_at(self, t_ns: float) -> FaultWindow | None:
         return next((window for window in self.windows if window.holds(t_ns)), None)
 
 
@@ -117,12 +117,12 @@ class Judge:
     """
 
     name: str
-    decide: Callable[[Case], Judged]
-    needs: Callable[[Brief], Missing | None] = lambda brief: None
+    decide: Callable[[JudgeContext], Judged]
+    needs: Callable[[PlanView], Missing | None] = lambda plan: None
     level: Level = Level.REQUIRED
     timing: bool = False
     asked: bool = False
-    note: Callable[[Brief], str | None] = field(default=lambda brief: None)
+    note: Callable[[PlanView], str | None] = field(default=lambda plan: None)
 
 
 def shown(evidence: list[Evidence], most: int = SHOWN) -> tuple[Evidence, ...]:

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.case import Case
+from assertions.context import JudgeContext
 from assertions.rows import Samples
 
 IDLE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Rest:
+class IdlePeriod:
     """A time in which nothing was asked of the target."""
 
     name: str
@@ -21,13 +21,13 @@ class Rest:
 
 
 @dataclass(frozen=True)
-class Level:
+class GaugeReading:
     value: float
     t_ns: int
 
 
 @dataclass(frozen=True)
-class Kept:
+class StuckGauge:
     """A gauge that was not back."""
 
     name: str
@@ -38,22 +38,22 @@ class Kept:
     text: str
 
 
-def rests(case: Case) -> list[Rest]:
+def idle_periods(context: JudgeContext) -> list[IdlePeriod]:
     """Quiesces that came to rest, and the drain."""
     return [
-        Rest(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
-        for phase in case.history.phases
+        IdlePeriod(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
+        for phase in context.history.phases
         if phase.name == "drain" or (phase.name == "quiesce" and phase.ended_by == "done")
     ]
 
 
-def level_at(samples: Samples, rest: Rest) -> Level | None:
+def reading_at(samples: Samples, rest: IdlePeriod) -> GaugeReading | None:
     """The last sample of a rest: what came late was given its time."""
     inside = np.flatnonzero((samples.t_ns >= rest.start_ns) & (samples.t_ns <= rest.end_ns))
-    return Level(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
+    return GaugeReading(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
 
 
-def stuck(name: str, idle: float, levels: list[tuple[Rest, Level]]) -> list[Kept]:
+def stuck_gauges(name: str, idle: float, levels: list[tuple[IdlePeriod, GaugeReading]]) -> list[StuckGauge]:
     """The rests from which on the gauge never came back; one that was only late at a quiesce is no leak."""
     back = [number for number, (_, level) in enumerate(levels) if level.value <= idle + IDLE_TOLERANCE]
     first = back[-1] + 1 if back else 0
@@ -61,13 +61,15 @@ def stuck(name: str, idle: float, levels: list[tuple[Rest, Level]]) -> list[Kept
     kept = []
     for rest, level in levels[first:]:
         where = "after the drain" if rest.name == "drain" else f"at quiesce {rest.n}"
-        kept.append(Kept(name, idle, after_ns, level.t_ns, f"{name} is {level.value:g} {where}, idle is {idle:g}"))
+        kept.append(
+            StuckGauge(name, idle, after_ns, level.t_ns, f"{name} is {level.value:g} {where}, idle is {idle:g}")
+        )
     return kept
 
 
-def idle_level(case: Case, samples: Samples) -> float:
+def idle_level(context: JudgeContext, samples: Samples) -> float:
     """The level before the first request; 0 when nothing was sampled then."""
-    requests = case.history.requests
+    requests = context.history.requests
     first_ns = np.nanmin(requests.sent_ns) if requests.sent.any() else np.inf
     before = samples.value[samples.t_ns < first_ns]
     return float(before[-1]) if len(before) else 0.0

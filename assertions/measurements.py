@@ -1,0 +1,105 @@
+"""Metrics that are plain facts of a run: shares, rates, and what the host measured."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from assertions import stats
+from assertions.context import JudgeContext
+from assertions.formatting import amount, between
+from assertions.judges import recovery
+from assertions.latency import chosen, spans_of
+from assertions.plan_view import Check
+from assertions.rows import DROPPED, UNFINISHED, Mask
+from assertions.spans import length, within, without
+from assertions.windows import NS_PER_S, inside
+
+Measurement = tuple[float | None, str, str | None]
+
+
+def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
+    """(value, what it was counted from, interval) of a metric that is a plain fact of the run; None: no evidence."""
+    ways: dict[str, Callable[[JudgeContext, Check], Measurement]] = {
+        "errors": _errors,
+        "errors.outside": lambda context, check: _errors(
+            context, Check(check.that, check.load, check.group, "outside")
+        ),
+        "refused": _refused,
+        "dropped": _dropped,
+        "throughput.tokens": lambda context, check: _throughput(context, check, tokens=True),
+        "throughput.requests": lambda context, check: _throughput(context, check, tokens=False),
+        "load.lateness": _lateness,
+        "recovery": _recovery,
+        "host.disk_free": lambda context, check: _extreme(context, "host.disk_free", np.min, 1.0),
+        "host.hiccup": lambda context, check: _extreme(context, "host.hiccup_ms", np.max, 1e-3),
+    }
+    return ways[metric](context, check)
+
+
+def _errors(context: JudgeContext, check: Check) -> Measurement:
+    """Requests that ended neither ok nor cancelled as planned. What a cut run left unfinished is no error."""
+    requests = context.history.requests
+    ended = chosen(context, check) & requests.sent
+    if context.cut_short:
+        ended &= ~requests.outcome.among(UNFINISHED)
+    planned = requests.outcome.among("cancelled") & ~requests.cancel_at.among(None)
+    return _share(ended & ~requests.ok & ~planned, ended, "ended badly")
+
+
+def _refused(context: JudgeContext, check: Check) -> Measurement:
+    requests = context.history.requests
+    sent = chosen(context, check) & requests.sent
+    busy = requests.outcome.among("http_error") & (requests.http == 503)
+    return _share(sent & (requests.outcome.among("refused") | busy), sent, "were refused")
+
+
+def _dropped(context: JudgeContext, check: Check) -> Measurement:
+    arrived = chosen(context, check)
+    return _share(arrived & context.history.requests.outcome.among(DROPPED), arrived, "were never sent")
+
+
+def _share(part: Mask, whole: Mask, words: str) -> Measurement:
+    count, n = int(np.count_nonzero(part)), int(np.count_nonzero(whole))
+    if n == 0:
+        return None, "no request to count", None
+    return count / n, f"{count} of {n} {words}", between(*stats.share_interval(count, n), "share")
+
+
+def _throughput(context: JudgeContext, check: Check, tokens: bool) -> Measurement:
+    """What ended ok in the trial, over the time of the trial; `where` cuts both."""
+    requests = context.history.requests
+    trial = context.spans("trial")
+    mask = chosen(context, check) & requests.ok & inside(requests.end_ns, trial)
+    spans, out = spans_of(context, check.where)
+    counted = without(trial, context.spans("quiesce"))
+    time_s = length(without(counted, spans) if out else within(counted, spans)) / NS_PER_S
+    if time_s <= 0:
+        return None, "no time of trial to measure", None
+    total = float(np.nansum(requests.output_tokens[mask])) if tokens else float(np.count_nonzero(mask))
+    return total / time_s, f"{total:g} in {amount(time_s, 'time')}", None
+
+
+def _lateness(context: JudgeContext, check: Check) -> Measurement:
+    requests = context.history.requests
+    late = (requests.sent_ns - requests.intended_ns)[context.measured & requests.sent] / NS_PER_S
+    return (
+        (float(np.quantile(late, 0.99)), f"{len(late)} requests", None) if len(late) else (None, "nothing sent", None)
+    )
+
+
+def _recovery(context: JudgeContext, check: Check) -> Measurement:
+    windows = [w for w in context.windows if check.where in ("outside", "all", w.row.id)]
+    mask = context.measured.copy()
+    if check.load or check.group:
+        requests = context.history.requests
+        mask &= requests.load.among(check.load) if check.load else requests.group.among(check.group)
+    slowest = recovery.slowest_s(context, windows, mask)
+    return slowest, f"{len(windows)} faults" if slowest is not None else "no fault fired and healed", None
+
+
+def _extreme(context: JudgeContext, series: str, extreme: Callable[..., float], scale: float) -> Measurement:
+    samples = context.history.samples(series)
+    if samples is None or not len(samples.value):
+        why = f": {samples.absent}" if samples is not None and samples.absent else ""
+        return None, f"no samples of {series}{why}", None
+    return float(extreme(samples.value)) * scale, f"{len(samples.value)} samples", None
