@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.allocators_heaps import real_env
+from runtime.core.owner import Owner
 from runtime.memory.kv.paged import PagedPool
 
 BLOCK_TOKENS = 16
@@ -63,7 +64,7 @@ def unused(strategy: str, seed: int) -> tuple[float, float]:
         used_rest += sum(one.written for one in running) * step_tokens
         for one in [one for one in running if one.written >= one.prompt + one.output]:
             running.remove(one)
-            pool.release(one.name, env.ledger.held("kv", one.name), None)
+            pool.release(Owner(one.name), env.ledger.held("kv", one.name), None)
     assert pool.count().free == pool.blocks
     return 1 - used_running / held_running, 1 - used_rest / held_rest
 
@@ -101,5 +102,5 @@ def _hold(pool: PagedPool, one: Served, tokens: int, contiguous: bool) -> None:
         return
     need = pool.blocks_for(one.written + tokens) - one.blocks
     if need > 0:
-        pool.take(one.name, need)
+        pool.take(Owner(one.name), need)
         one.blocks += need

@@ -18,6 +18,7 @@ from faults import NullFaults
 from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Claim, Sampled, Sampling, StepResult, Work
 from runtime.engine import Engine
@@ -113,7 +114,7 @@ def index_parts(requests: int = 20) -> dict[str, float]:
     pool, count = stage.pool, PROMPT // BLOCK_TOKENS
     prompts = [[row * 3000 + at for at in range(PROMPT)] for row in range(requests)]
     lines = [KeyLine(BLOCK_TOKENS, salt_of("", "", "")) for _ in prompts]
-    tables = [pool.take(str(row), count) for row in range(requests)]
+    tables = [pool.take(Owner(str(row)), count) for row in range(requests)]
 
     def per_block(do: Callable[[int], object]) -> float:
         start = time.thread_time()
@@ -121,14 +122,15 @@ def index_parts(requests: int = 20) -> dict[str, float]:
             do(row)
         return (time.thread_time() - start) / requests / count * 1e9
 
+    one = Owner("one")
     found = {"keys": per_block(lambda row: lines[row].reach(prompts[row], count))}
-    found["publish"] = per_block(lambda row: pool.publish_all("", *tables[row], lines[row].reach(prompts[row], count)))
-    found["release"] = per_block(lambda row: pool.release(str(row), tables[row][0], None))
+    found["publish"] = per_block(lambda row: pool.publish_all(one, *tables[row], lines[row].reach(prompts[row], count)))
+    found["release"] = per_block(lambda row: pool.release(Owner(str(row)), tables[row][0], None))
     found["find"] = per_block(lambda row: pool.index.find(lines[row].reach(prompts[row], count)))
-    found["share"] = per_block(lambda row: pool.share(str(row), tables[row][0]))
+    found["share"] = per_block(lambda row: pool.share(Owner(str(row)), tables[row][0]))
     for row in range(requests):
-        pool.release(str(row), tables[row][0], None)
-    found["evict and take"] = per_block(lambda row: pool.take(str(row), count))
+        pool.release(Owner(str(row)), tables[row][0], None)
+    found["evict and take"] = per_block(lambda row: pool.take(Owner(str(row)), count))
     return found
 
 
@@ -142,18 +144,18 @@ def pool_alone(together: bool, requests: int = 300) -> float:
         line = KeyLine(BLOCK_TOKENS, salt_of("", "", ""))
         keys = line.reach(tokens, 72)
         assert not pool.index.find(keys)
-        taken, generations = pool.take("one", 72)
-        pool.publish_all("one", taken, generations, keys)
+        taken, generations = pool.take(Owner("one"), 72)
+        pool.publish_all(Owner("one"), taken, generations, keys)
         blocks = list(taken)
         if together:
-            taken, generations = pool.take_each(["one"] * 13)
+            taken, generations = pool.take_each([Owner("one")] * 13)
             pool.publish_each(taken, generations, line.reach(tokens, 85)[72:])
             blocks += taken
         for full in () if together else range(73, 86):
-            taken, generations = pool.take("one", 1)
-            pool.publish_all("one", taken, generations, line.reach(tokens, full)[full - 1 :])
+            taken, generations = pool.take(Owner("one"), 1)
+            pool.publish_all(Owner("one"), taken, generations, line.reach(tokens, full)[full - 1 :])
             blocks += taken
-        pool.release("one", blocks, None)
+        pool.release(Owner("one"), blocks, None)
     return (time.thread_time() - start) / requests * 1e6
 
 

@@ -69,7 +69,7 @@ class Effects:
                 owed[row] += 1
                 takers.append(going.rows[row])
         if takers:
-            blocks, generations = self._pool.take_each([one.id for one in takers])
+            blocks, generations = self._pool.take_each([one.owner for one in takers])
             for one, block, generation in zip(takers, blocks, generations, strict=True):
                 one.blocks.append(block)
                 one.generations.append(generation)
@@ -97,7 +97,7 @@ class Effects:
             if step <= last:
                 for one in rows:
                     if one.computed >= len(one.blocks) * self._pool.block_tokens:
-                        one.give(*self._pool.take_each([one.id]))
+                        one.give(*self._pool.take_each([one.owner]))
 
     def count(self, going: Leapt, done: int) -> None:
         steps, engine = done - going.done, self._engine

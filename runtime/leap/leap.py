@@ -269,7 +269,7 @@ class Leap:
         takers = [one for one in rows if one.computed >= len(one.blocks) * size]
         if min(rooms) <= 0 or len(takers) > pool.reclaimable or not self._scripts.intact(rows, scripts):
             return
-        for one, block, generation in zip(takers, *pool.take_each([one.id for one in takers]), strict=True):
+        for one, block, generation in zip(takers, *pool.take_each([one.owner for one in takers]), strict=True):
             one.give((block,), (generation,))
         batch = Batch("", tuple([Row(one, 1) for one in rows]))
         after = Leapt(batch, scripts, rooms)

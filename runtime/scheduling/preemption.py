@@ -63,7 +63,7 @@ class Preemption:
         faults = self._env.faults
         if not faults.armed:
             return False
-        return faults.fire(SCHED_PREEMPT, request=last.id, group=last.submit.group, phase=last.stage) is not None
+        return last.owner.fire(SCHED_PREEMPT, faults) is not None
 
     def preempt(self, victim: Request) -> None:
         """Its blocks go back, now or when their copy is done, and it to its place in the queue, or to its end."""
@@ -86,12 +86,11 @@ class Preemption:
         it has to wait for more room, or to begin anew. Raises OutOfBlocks."""
         swapped = request.swapped
         assert swapped is not None and self._swap is not None
-        stage, group = request.stage, request.submit.group
-        blocks, generations = self._pool.take(request.id, swapped.blocks, group=group, phase=stage)
+        blocks, generations = self._pool.take(request.owner, swapped.blocks)
         try:
-            ticket = self._swap.back(request.id, swapped, blocks, group=group, phase=stage)
+            ticket = self._swap.back(request.owner, swapped, blocks)
         except SwapRefused as refusal:
-            self._pool.release(request.id, blocks, None, group=group, phase=stage)
+            self._pool.release(request.owner, blocks, None)
             self._env.marks.hit("swap.refused")
             self._give_up(request, f"its KV can't come back: {refusal}")
             return False
@@ -130,15 +129,13 @@ class Preemption:
             assert self._swap is not None
             self._swap.end(request.swapped, request.copying or request.swapped.ticket)
             request.swapped = None
-        stage = request.stage
-        self._pool.release(request.id, request.strip(), last, group=request.submit.group, phase=stage)
+        self._pool.release(request.owner, request.strip(), last)
 
     def _choose(self, victim: Request) -> Mode:
         """Raises Preempted when it is to fail."""
         faults = self._env.faults
         if faults.armed:
-            group, phase = victim.submit.group, victim.stage
-            faults.fire(SCHED_PREEMPT, place="in_flight", request=victim.id, group=group, phase=phase)
+            victim.owner.fire(SCHED_PREEMPT, faults, place="in_flight")
         if self._mode is Mode.FAIL:
             raise Preempted("others need its KV blocks, and this server does not let requests come back")
         if self._mode is not Mode.AUTO:
@@ -163,7 +160,7 @@ class Preemption:
         if self._swap is None:
             return False
         try:
-            swapped = self._swap.out(victim.id, victim.blocks, group=victim.submit.group, phase=victim.stage)
+            swapped = self._swap.out(victim.owner, victim.blocks)
         except SwapRefused as refusal:
             self._env.marks.hit("swap.refused")
             self._env.ledger.note(victim.id, self._env.clock.now_ns(), f"no swap: {refusal}")
@@ -175,8 +172,7 @@ class Preemption:
     def _start_over(self, request: Request) -> None:
         """Without its KV, back to its place in the queue. No launch is in flight when this is called for one that
         runs, or none that touches its blocks."""
-        stage = request.stage
-        self._pool.release(request.id, request.strip(), None, group=request.submit.group, phase=stage)
+        self._pool.release(request.owner, request.strip(), None)
         self._places.back(request)
 
     def _give_up(self, request: Request, why: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from runtime.core.edge import End, Ended, Submit
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
 from runtime.memory.kv.prefix import BlockKey, KeyLine, salt_of
@@ -33,6 +34,7 @@ class Request:
     """One request. Filled by: scheduler (phase, blocks, admit), engine (computed, tokens, first, end)."""
 
     __slots__ = (
+        "_owners",
         "admit_ns",
         "blocks",
         "cached",
@@ -62,6 +64,7 @@ class Request:
     ) -> None:
         self.id = submit.request_id
         self.submit = submit
+        self._owners = tuple(Owner(self.id, submit.group, phase) for phase in ("prefill", "decode"))
         self.seq = seq
         self.rank = rank or Rank(submit.arrive_ns, seq)
         """Who goes first."""
@@ -101,9 +104,9 @@ class Request:
         return self.keys.reach(self.tokens, blocks)
 
     @property
-    def stage(self) -> str:
-        """prefill | decode, as faults' scopes and outcome rows call it."""
-        return "decode" if self.computed >= len(self.submit.prompt) else "prefill"
+    def owner(self) -> Owner:
+        """The request as memory and faults see it, now. Its phase is decode once the whole prompt is computed."""
+        return self._owners[self.computed >= len(self.submit.prompt)]
 
     @property
     def generated(self) -> int:

@@ -109,9 +109,9 @@ class Scheduler:
         if full <= request.published or not self._pool.prefix_cache:
             return
         fresh = slice(request.published, full)
-        keys, group, phase = request.keys_of(full), request.submit.group, request.stage
+        keys = request.keys_of(full)
         blocks, generations = request.blocks[fresh], request.generations[fresh]
-        lost = self._pool.publish_all(request.id, blocks, generations, keys[fresh], group=group, phase=phase)
+        lost = self._pool.publish_all(request.owner, blocks, generations, keys[fresh])
         if lost:
             self._env.marks.hit("kv.unpublished", lost)
         request.published = full
@@ -178,11 +178,10 @@ class Scheduler:
         if not self._space.fits(request, cached):
             return 0
         if cached:
-            request.begin_behind(cached, self._pool.share(request.id, cached))
+            request.begin_behind(cached, self._pool.share(request.owner, cached))
         tokens = self._add(request, budget, rows)
         if not tokens:
-            stage = request.stage
-            self._pool.release(request.id, request.strip(), None, group=request.submit.group, phase=stage)
+            self._pool.release(request.owner, request.strip(), None)
         elif self._pool.prefix_cache:
             self.prefix_queries += len(request.tokens)
             self.prefix_hits += request.computed
@@ -245,7 +244,7 @@ class Scheduler:
     def _take(self, request: Request, need: int) -> bool:
         """Give it `need` blocks more, if the pool has them."""
         try:
-            request.give(*self._pool.take(request.id, need, group=request.submit.group, phase=request.stage))
+            request.give(*self._pool.take(request.owner, need))
         except OutOfBlocks:
             self._env.marks.hit("kv.out_of_blocks")
             return False

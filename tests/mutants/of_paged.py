@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
 from runtime.memory.kv.tags import TagPlane
@@ -37,9 +38,9 @@ def one_too_many_is_evicted(sound: Function) -> Function:
 def evicts_for_nothing(sound: Function) -> Function:
     """What is cached goes, and then it is too little all the same."""
 
-    def evict(self: PagedPool, n: int, *words: str) -> bool:
+    def evict(self: PagedPool, n: int, owner: Owner) -> bool:
         few = min(n, self.index.idle)
-        return bool(sound(self, few, *words)) and few == n
+        return bool(sound(self, few, owner)) and few == n
 
     return evict
 

@@ -87,7 +87,7 @@ def keeps_what_it_shares(sound: Function) -> Function:
         if not self._space.fits(request, cached):
             return 0
         if cached:
-            request.begin_behind(cached, self._pool.share(request.id, cached))
+            request.begin_behind(cached, self._pool.share(request.owner, cached))
         return self._add(request, budget, rows)
 
     return begin

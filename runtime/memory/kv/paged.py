@@ -19,6 +19,7 @@ from faults.points import Kind
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Limbo
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.memory.kv.points import KV_EVICT, KV_PUBLISH, KV_TAKE
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
@@ -77,16 +78,16 @@ class PagedPool:
         self._pins: dict[int, int] = {}
         """How many entries of limbo each block is in."""
 
-    def take(self, owner: str, n: int, *, group: str = "", phase: str = "") -> tuple[list[int], list[int]]:
+    def take(self, owner: Owner, n: int) -> tuple[list[int], list[int]]:
         """`n` blocks for `owner` and their generations; cached ones are evicted for it. Raises OutOfBlocks, and then
         nothing was taken."""
         env, free = self._env, self._free
         if env.faults.armed:
-            env.faults.fire(KV_TAKE, request=owner, group=group, phase=phase, pool=self.name)
+            owner.fire(KV_TAKE, env.faults, pool=self.name)
         short = n - len(free)
-        if short > 0 and not self._evict(short, owner, group, phase):
+        if short > 0 and not self._evict(short, owner):
             room = f"{len(free)} are free and {self.index.idle} cached"
-            raise OutOfBlocks(f"{owner} asks {n} blocks of pool {self.name}, {room}")
+            raise OutOfBlocks(f"{owner.request} asks {n} blocks of pool {self.name}, {room}")
         if n == 1:
             blocks = [free.pop()]
         else:
@@ -95,11 +96,11 @@ class PagedPool:
             blocks.reverse()
         if short < n and not self.index.spares(blocks):  # freed by mistake while published: now nobody finds it
             self.index.forget(blocks)
-        if not env.ledger.acquire(self.name, owner, blocks):
-            self._given_twice(owner, blocks)
+        if not env.ledger.acquire(self.name, owner.request, blocks):
+            self._given_twice(owner.request, blocks)
         return blocks, self.plane.hand_out(blocks)
 
-    def take_each(self, owners: Sequence[str]) -> tuple[list[int], list[int]]:
+    def take_each(self, owners: Sequence[Owner]) -> tuple[list[int], list[int]]:
         """A block for each of `owners` and its generation, as `take` gives them to one after the other. Only where it
         is known that there are enough, and while no fault is armed."""
         env, index, free = self._env, self.index, self._free
@@ -115,46 +116,38 @@ class PagedPool:
         if short > 0:
             env.marks.hit("kv.evict", short)
             blocks += index.evict(short)
-        if not env.ledger.acquire_each(self.name, owners, blocks):
-            for owner, block in zip(owners, blocks, strict=True):
-                if not env.ledger.acquire(self.name, owner, (block,)):
-                    self._given_twice(owner, [block])
+        names = [owner.request for owner in owners]
+        if not env.ledger.acquire_each(self.name, names, blocks):
+            for name, block in zip(names, blocks, strict=True):
+                if not env.ledger.acquire(self.name, name, (block,)):
+                    self._given_twice(name, [block])
         return blocks, self.plane.hand_out(blocks)
 
-    def share(self, owner: str, blocks: Sequence[int]) -> list[int]:
+    def share(self, owner: Owner, blocks: Sequence[int]) -> list[int]:
         """`owner` now holds published `blocks` too, with all that hold them already. Returns the generations that they
         were published with: every reader claims the same one."""
         generations = [self.index.hold(block) for block in blocks]
-        self._env.ledger.acquire(self.name, owner, blocks)
+        self._env.ledger.acquire(self.name, owner.request, blocks)
         return generations
 
-    def publish(
-        self, owner: str, block: int, generation: int, key: BlockKey, *, group: str = "", phase: str = ""
-    ) -> None:
+    def publish(self, owner: Owner, block: int, generation: int, key: BlockKey) -> None:
         """`block` holds `key`, its KV is computed, and others may share it. Of two that hold the same one is known."""
         faults = self._env.faults
         if faults.armed:
-            effect = faults.fire(KV_PUBLISH, request=owner, group=group, phase=phase, pool=self.name)
+            effect = owner.fire(KV_PUBLISH, faults, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return
         self.index.add(block, key, generation)
 
     def publish_all(
-        self,
-        owner: str,
-        blocks: Sequence[int],
-        generations: Sequence[int],
-        keys: Sequence[BlockKey],
-        *,
-        group: str = "",
-        phase: str = "",
+        self, owner: Owner, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]
     ) -> int:
         """`publish` for each of these. Returns how many keys nobody can find afterwards."""
         if not self._env.faults.armed:
             self.index.add_all(blocks, keys, generations)
             return 0
         for block, generation, key in zip(blocks, generations, keys, strict=True):
-            self.publish(owner, block, generation, key, group=group, phase=phase)
+            self.publish(owner, block, generation, key)
         return sum(not self.index.knows(key) for key in keys)
 
     def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> None:
@@ -166,9 +159,7 @@ class PagedPool:
         """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""
         self._free.extend(self.index.forget([block]))
 
-    def release(
-        self, owner: str, blocks: Sequence[int], after: Ticket | None, *, group: str = "", phase: str = ""
-    ) -> None:
+    def release(self, owner: Owner, blocks: Sequence[int], after: Ticket | None) -> None:
         """`owner` is done with `blocks`. Who was the last to hold one gives it back once `after` (the last launch that
         touches them) is done: published blocks stay cached, the rest is free.
 
@@ -178,17 +169,17 @@ class PagedPool:
             return
         faults = self._env.faults
         if faults.armed:
-            effect = faults.fire(MEMORY_FREE, request=owner, group=group, phase=phase, pool=self.name)
+            effect = owner.fire(MEMORY_FREE, faults, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return
-        left = self._env.ledger.release(self.name, owner, blocks)
+        left = self._env.ledger.release(self.name, owner.request, blocks)
         if after is None or after.done:
             self._give_back(left)
             return
         for block in blocks:
             self._pins[block] = self._pins.get(block, 0) + 1
         self._env.ledger.defer(
-            Limbo(owner, self.name, list(blocks), after, self._env.clock.now_ns(), back=self._out_of_limbo)
+            Limbo(owner.request, self.name, list(blocks), after, self._env.clock.now_ns(), back=self._out_of_limbo)
         )
 
     def check_writes(self, blocks: Sequence[int]) -> None:
@@ -213,13 +204,13 @@ class PagedPool:
     def _given_twice(self, owner: str, blocks: Sequence[int]) -> None:
         self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
 
-    def _evict(self, n: int, owner: str, group: str, phase: str) -> bool:
+    def _evict(self, n: int, owner: Owner) -> bool:
         """The first rung: `n` cached blocks are free. False, and nothing was evicted, when there are fewer."""
         if n > self.index.idle:
             return False
         faults = self._env.faults
         if faults.armed:
-            effect = faults.fire(KV_EVICT, request=owner, group=group, phase=phase, pool=self.name)
+            effect = owner.fire(KV_EVICT, faults, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return False
         self._env.marks.hit("kv.evict", n)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Limbo
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.failures import DoubleFree, OutOfMemory, StaleSpan, UnknownSpan
@@ -38,7 +39,7 @@ class PagedSpans:
         if request.bytes > self._block_bytes or self._block_bytes % alignment:
             raise ValueError(f"pool {self.name}: asked {request}; its spans are blocks of {self._block_bytes} B")
         try:
-            blocks, generations = self._pool.take(request.owner, 1, group=request.group)
+            blocks, generations = self._pool.take(Owner(request.owner, request.group), 1)
         except OutOfBlocks as error:
             free = self._pool.count().reclaimable * self._block_bytes
             raise OutOfMemory(str(error), request.bytes, free, free) from error
@@ -134,7 +135,7 @@ class PagedSpans:
             self._asked_bytes -= span.bytes
         if self._on_return:
             self._tell_first(owner, spans, after)
-        self._pool.release(owner, blocks, after)
+        self._pool.release(Owner(owner), blocks, after)
 
     def _tell_first(self, owner: str, spans: Sequence[Span], after: Ticket | None) -> None:
         """An entry of limbo with no items, just before the pool's own: told when done, and before the block is free."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, SwapRefused
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy, Way
 from runtime.memory.kv.paged import PagedPool
@@ -47,36 +48,40 @@ class SwapSpace:
         """Owners with KV here."""
         return len(self._held)
 
-    def out(self, owner: str, blocks: Sequence[int], *, group: str, phase: str) -> Swapped:
+    def out(self, owner: Owner, blocks: Sequence[int]) -> Swapped:
         """Send the KV in `blocks` to the host and give them up. Raises SwapRefused, and then nothing has changed."""
         faults = self._env.faults
         if faults.armed:
-            faults.fire(SWAP_OUT, request=owner, group=group, phase=phase, pool=self._host.name)
+            owner.fire(SWAP_OUT, faults, pool=self._host.name)
         asked = AllocRequest(
-            len(blocks) * self._block_bytes, pool=PoolKind.IO, lifetime=Lifetime.SESSION, session=owner, group=group
+            len(blocks) * self._block_bytes,
+            pool=PoolKind.IO,
+            lifetime=Lifetime.SESSION,
+            session=owner.request,
+            group=owner.tenant,
         )
         try:
             span = self._host.alloc(asked)
         except OutOfMemory as error:
             raise SwapRefused(str(error)) from error
         try:
-            ticket = self._copy(Copy(owner, Way.OUT, tuple(blocks), span.segment, span.offset))
+            ticket = self._copy(Copy(owner.request, Way.OUT, tuple(blocks), span.segment, span.offset))
         except (LaunchError, DeviceLost) as error:
             self._host.free(span, None)
             raise SwapRefused(str(error)) from error
         self._last = ticket
-        self._kv.release(owner, blocks, ticket, group=group, phase=phase)
+        self._kv.release(owner, blocks, ticket)
         swapped = self._held[span] = Swapped(span, len(blocks), ticket)
         return swapped
 
-    def back(self, owner: str, swapped: Swapped, blocks: Sequence[int], *, group: str, phase: str) -> Ticket:
+    def back(self, owner: Owner, swapped: Swapped, blocks: Sequence[int]) -> Ticket:
         """Bring it into fresh `blocks`. The span stays until `end`. Raises SwapRefused, and then nothing will come."""
-        assert swapped.ticket.done, f"the KV of {owner} is asked back before it has come to the host"
+        assert swapped.ticket.done, f"the KV of {owner.request} is asked back before it has come to the host"
         faults = self._env.faults
         if faults.armed:
-            faults.fire(SWAP_IN, request=owner, group=group, phase=phase, pool=self._host.name)
+            owner.fire(SWAP_IN, faults, pool=self._host.name)
         try:
-            ticket = self._copy(Copy(owner, Way.IN, tuple(blocks), swapped.span.segment, swapped.span.offset))
+            ticket = self._copy(Copy(owner.request, Way.IN, tuple(blocks), swapped.span.segment, swapped.span.offset))
         except (LaunchError, DeviceLost) as error:
             raise SwapRefused(str(error)) from error
         self._last = ticket

@@ -12,7 +12,7 @@ def plant(engine):
 
     def _cancel(self, request_id, why):
         request = self._requests.get(request_id)
-        if request is not None and request.stage == "prefill":
+        if request is not None and request.owner.phase == "prefill":
             request.blocks = []  # the cleanup believes that nothing was allocated yet
         cancel(self, request_id, why)
 

@@ -14,7 +14,7 @@ def plant(scheduler):
         if request.phase is not scheduler.Phase.WAITING or need < 2:
             return room(self, request, tokens, rows)
         try:
-            halves = [self._pool.take(request.id, n, phase="prefill") for n in (need - 1, 1)]
+            halves = [self._pool.take(request.owner, n) for n in (need - 1, 1)]
         except scheduler.OutOfBlocks:
             self._env.marks.hit("kv.out_of_blocks")
             return False

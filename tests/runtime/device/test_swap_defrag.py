@@ -9,6 +9,7 @@ from faults import Catalogue, Faults, FaultSpec, When, parse_do
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks, SwapRefused
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.torch_mover import TorchMover
@@ -66,15 +67,15 @@ class Hosted(CountedMachine):
     def send(self, blocks: int) -> None:
         name = f"chat-{self.count}"
         try:
-            taken, _ = self.pool.take(name, blocks)
+            taken, _ = self.pool.take(Owner(name), blocks)
         except OutOfBlocks:
             return
         self.count += 1
         self.keys[taken] = self.value[name] = self.count
         try:
-            self.out[name] = self.swap.out(name, taken, group="", phase="decode")
+            self.out[name] = self.swap.out(Owner(name), taken)
         except SwapRefused:
-            self.pool.release(name, taken, None)
+            self.pool.release(Owner(name), taken, None)
 
     @rule()
     def complete(self) -> None:
@@ -91,15 +92,15 @@ class Hosted(CountedMachine):
         name = data.draw(st.sampled_from(sorted(self.out)))
         swapped = self.out[name]
         try:
-            taken, _ = self.pool.take(name, swapped.blocks)
+            taken, _ = self.pool.take(Owner(name), swapped.blocks)
         except OutOfBlocks:
             return
         self.keys[taken] = -1
-        ticket = self.swap.back(name, swapped, taken, group="", phase="decode")
+        ticket = self.swap.back(Owner(name), swapped, taken)
         self.complete()
         assert self.keys[taken].eq(self.value[name]).all(), f"{name} came back with other bytes"
         self.swap.end(self.out.pop(name), ticket)
-        self.pool.release(name, taken, None)
+        self.pool.release(Owner(name), taken, None)
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())

@@ -16,6 +16,7 @@ from runtime.core.edge import End, Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks, RuntimeFailure
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled, Sampling
 from runtime.device.keyed import expected
@@ -72,11 +73,11 @@ class ShortPool(PagedPool):
     failed = False
     """Since it was set to False."""
 
-    def take(self, owner: str, n: int, *, group: str = "", phase: str = "") -> tuple[list[int], list[int]]:
-        if self.short and owner not in self.spared:
+    def take(self, owner: Owner, n: int) -> tuple[list[int], list[int]]:
+        if self.short and owner.request not in self.spared:
             self.short, self.failed = self.short - 1, True
             raise OutOfBlocks("drawn")
-        return super().take(owner, n, group=group, phase=phase)
+        return super().take(owner, n)
 
 
 def blocks_of(tokens: int) -> int:

@@ -6,6 +6,7 @@ from faults import FaultSpec, When, parse_do
 from faults.spec import Scope
 from runtime.core.edge import Cancel
 from runtime.core.errors import DeviceLost, LaunchError
+from runtime.core.owner import Owner
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
@@ -298,7 +299,7 @@ def test_a_copy_that_failed_and_has_not_landed_is_a_recompute_too():
 def test_alone_in_a_pool_that_lost_blocks_it_is_rejected_and_does_not_preempt_itself_for_ever(mode: Mode, budget: int):
     limits = Limits(token_budget=budget, seqs_max=4, waiting_max=8, expected_output=0.0, preemption=mode)
     bench = Bench(blocks=6, limits=limits, host_blocks=16)
-    bench.pool.take("gone", 2)
+    bench.pool.take(Owner("gone"), 2)
     starved, behind = bench.submit(FIRST, max_tokens=16), bench.submit(SECOND, max_tokens=2)
     bench.run(turns_max=300)
     assert bench.sink.ended[starved].end.code == "out_of_blocks"

@@ -22,7 +22,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         full = (request.computed + tokens) // self._pool.block_tokens
         keys = request.keys_of(full)
         for at in range(request.published, full):
-            self._pool.publish(request.id, request.blocks[at], request.generations[at], keys[at])
+            self._pool.publish(request.owner, request.blocks[at], request.generations[at], keys[at])
         request.published = max(full, request.published)
         return tokens
 

@@ -15,11 +15,11 @@ JUDGE = "invariants"
 def plant(patch: pytest.MonkeyPatch) -> None:
     evict = PagedPool._evict
 
-    def _evict(self, n, owner, group, phase):
+    def _evict(self, n, owner):
         if n > self.index.idle:
             return False
         before = len(self._free)
-        if not evict(self, min(n * self.block_tokens, self.index.idle), owner, group, phase):
+        if not evict(self, min(n * self.block_tokens, self.index.idle), owner):
             return False
         del self._free[before + n :]
         return True

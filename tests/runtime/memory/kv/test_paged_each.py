@@ -9,6 +9,7 @@ from hypothesis import given
 from faults import Do, Faults, FaultSpec, NullFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey, KeyLine, salt_of
 from runtime.points import catalogue
@@ -32,9 +33,9 @@ class Twins:
 
     def take(self, names: Sequence[str]) -> None:
         names = names[: self.batch.reclaimable]
-        blocks, generations = self.batch.take_each(names)
+        blocks, generations = self.batch.take_each([Owner(name) for name in names])
         assert [([block], [at]) for block, at in zip(blocks, generations, strict=True)] == [
-            self.single.take(name, 1) for name in names
+            self.single.take(Owner(name), 1) for name in names
         ]
         for name, block in zip(names, blocks, strict=True):
             self.held.setdefault(name, []).append(block)
@@ -47,11 +48,11 @@ class Twins:
         generations = [self.generations[block] for block in blocks]
         self.batch.publish_each(blocks, generations, keys)
         for block, at, key in zip(blocks, generations, keys, strict=True):
-            self.single.publish_all("", [block], [at], [key])
+            self.single.publish_all(Owner(""), [block], [at], [key])
 
     def release(self, name: str) -> None:
         for pool in (self.batch, self.single):
-            pool.release(name, self.held.get(name, []), None)
+            pool.release(Owner(name), self.held.get(name, []), None)
         self.held.pop(name, None)
 
     def free_by_mistake(self, block: int) -> None:
@@ -103,17 +104,17 @@ def test_a_block_for_each_and_a_key_for_each_are_what_they_are_one_by_one(data: 
 
 def test_several_are_not_asked_for_where_there_are_too_few() -> None:
     pool = Twins().batch
-    pool.take("a", BLOCKS - 1)
+    pool.take(Owner("a"), BLOCKS - 1)
     with pytest.raises(AssertionError, match="pool kv does not have 2 blocks"):
-        pool.take_each("bc")
+        pool.take_each([Owner(name) for name in "bc"])
 
 
 def test_several_are_not_asked_for_while_a_fault_is_armed_since_each_one_crosses_its_point() -> None:
     faults = Faults(catalogue(), lambda: 0, lambda fire: None, lambda state: None)
     pool = PagedPool(Env(SetClock(), 0, faults, Ledger()), BLOCKS, SIZE, prefix_cache=True)
-    blocks, generations = pool.take_each("a")
+    blocks, generations = pool.take_each([Owner(name) for name in "a"])
     faults.arm([FaultSpec(id="f", n=0, do=Do("kv.publish", "drop"))])
     with pytest.raises(AssertionError, match="by `publish`"):
         pool.publish_each(blocks, generations, KEYS[:1])
     with pytest.raises(AssertionError, match="by `take`"):
-        pool.take_each("b")
+        pool.take_each([Owner(name) for name in "b"])

@@ -9,6 +9,7 @@ from faults.spec import Scope
 from runtime.core.env import Env
 from runtime.core.errors import LaunchError, SwapRefused
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.host_bytes import HostBytes
@@ -48,11 +49,11 @@ class Host:
         return Ticket(1, copy, 0, done_ns=1)
 
     def out(self, owner: str, blocks: int) -> Swapped | None:
-        held, _ = self.kv.take(owner, blocks)
+        held, _ = self.kv.take(Owner(owner), blocks)
         try:
-            return self.swap.out(owner, held, group="", phase="decode")
+            return self.swap.out(Owner(owner), held)
         except SwapRefused:
-            self.kv.release(owner, held, None)
+            self.kv.release(Owner(owner), held, None)
             return None
 
     def lose(self) -> None:

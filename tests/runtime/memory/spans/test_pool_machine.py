@@ -9,6 +9,7 @@ from faults import NullFaults
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey
@@ -53,12 +54,12 @@ class PagedMachine(CountedMachine):
         free = self.free
         if n > len(free) + len(self.idle):
             with pytest.raises(OutOfBlocks):
-                self.pool.take(owner, n)
+                self.pool.take(Owner(owner), n)
             if self.live:
                 self.release(data, whole=True, flying=False)  # a preemption: a pool that is full teaches nothing more
             return
         evicted = self.idle[: max(0, n - len(free))]
-        blocks, generations = self.pool.take(owner, n)
+        blocks, generations = self.pool.take(Owner(owner), n)
         assert len(set(blocks)) == n and set(blocks) <= free | set(evicted), "a block was given twice, or out of turn"
         for block, generation in zip(blocks, generations, strict=True):
             assert generation > self.generations[block]
@@ -75,7 +76,7 @@ class PagedMachine(CountedMachine):
         for key in keys:
             if blocks := sorted(self.live - set(self.published.values())):
                 block = data.draw(st.sampled_from(blocks))
-                self.pool.publish("a", block, self.generations[block], key)
+                self.pool.publish(Owner("a"), block, self.generations[block], key)
                 if key not in self.published:
                     self.published[key] = block
 
@@ -86,7 +87,8 @@ class PagedMachine(CountedMachine):
         for key in data.draw(st.lists(st.sampled_from(sorted(self.published)), max_size=2)) if self.published else []:
             block = self.published[key]
             if block not in self.held.get(owner, []):
-                assert self.pool.share(owner, [block]) == [self.generations[block]], "all readers claim one generation"
+                generations = self.pool.share(Owner(owner), [block])
+                assert generations == [self.generations[block]], "all readers claim one generation"
                 self.held.setdefault(owner, []).append(block)
                 self.idle = [other for other in self.idle if other != block]
 
@@ -118,10 +120,10 @@ class PagedMachine(CountedMachine):
                 self._release(owner, blocks, self.ticket(data))
 
     def _release(self, owner: str, blocks: list[int], after: Ticket | None) -> None:
-        self.pool.release(owner, blocks, after)
+        self.pool.release(Owner(owner), blocks, after)
         self.held[owner] = [block for block in self.held[owner] if block not in blocks]
         with pytest.raises(KeyError, match=f"{owner} gives back kv {blocks[-1]}, which it does not hold"):
-            self.pool.release(owner, blocks[-1:], after)
+            self.pool.release(Owner(owner), blocks[-1:], after)
         if after is None:
             self._rest(blocks)
         else:
