@@ -7,7 +7,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 BROKEN = (ValueError, TypeError, AttributeError, LookupError, AssertionError)

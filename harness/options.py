@@ -72,7 +72,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `exit` is one of harness.cli.exits.Exit; when it is 0, 1 or 2, verdict.json is written."""
+    """What a run came to. `exit` is one of harness.exits.Exit; when it is 0, 1 or 2, verdict.json is written."""
 
     run_dir: Path
     exit: int

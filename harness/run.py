@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 
 from faults import SpecError
 from harness import conclude
-from harness.cli.exits import Exit, Refusal, Trouble
 from harness.costs import cost_table
 from harness.drive.load import LoadDied
 from harness.drive.preflight import TargetProblem
 from harness.drive.reference import ReferenceFailed
 from harness.drive.stop import Stop, StopNow
-from harness.drive.switch import Occurrence
+from harness.exits import Exit, Refusal, Trouble
 from harness.lookout import look_out
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
-from harness.plan.occurrences import undeclared
+from harness.plan.occurrences import Occurrence, undeclared
 from harness.plan.plan import Plan, make
 from harness.plan.target_policy import refused_target
 from harness.prepare import prepare

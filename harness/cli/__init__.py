@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code (see `harness.cli.exits`)."""
-    from harness.cli.exits import guarded
+    """Entry point of the console script; returns the exit code (see `harness.exits`)."""
+    from harness.exits import guarded
 
     return guarded(lambda: _command(sys.argv[1:] if argv is None else list(argv)), sys.stderr)
 
 
 def _command(argv: list[str]) -> int:
-    from harness.cli.exits import Refusal, Trouble
+    from harness.exits import Refusal, Trouble
     from harness.guard import shadows
 
     if not __debug__:
@@ -21,7 +21,7 @@ def _command(argv: list[str]) -> int:
         raise Trouble("\n".join(str(shadow) for shadow in found))
 
     from harness.cli.app import app
-    from harness.cli.streams import steady
+    from harness.streams import steady
 
     with steady():
         code = app(argv, prog_name="seatrial", standalone_mode=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.asked import Seed, takes_asked
-from harness.cli.exits import HELP
+from harness.exits import HELP
 
 if TYPE_CHECKING:
     from harness.options import RunOptions

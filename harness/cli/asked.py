@@ -71,7 +71,7 @@ def asked(
 @contextmanager
 def refused() -> Iterator[None]:
     """What a record of options refuses is the person's mistake, told without a traceback."""
-    from harness.cli.exits import Refusal
+    from harness.exits import Refusal
 
     try:
         yield

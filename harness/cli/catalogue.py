@@ -4,7 +4,7 @@ import json
 
 from faults import Catalogue, Point
 from faults.points import Action, UnknownName
-from harness.cli.exits import Exit, Refusal
+from harness.exits import Exit, Refusal
 from runtime.points import catalogue
 
 COLUMNS = 100

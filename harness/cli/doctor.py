@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from harness.cli.exits import Exit
+from harness.exits import Exit
 from harness.report.figures import seconds, size
 from harness.report.sanitise import one_line, terminal
 

@@ -4,7 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.nightly.night import Asked, nightly
 
 

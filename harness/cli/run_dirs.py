@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 
 LATEST = "latest"
 

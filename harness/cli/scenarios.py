@@ -3,8 +3,8 @@
 import json
 import sys
 
-from harness.cli.exits import Exit
 from harness.costs import cost_table
+from harness.exits import Exit
 from harness.lookout import look_out
 from harness.options import RunOptions
 from harness.plan.describe import describe

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import conclude
 from harness.cli import run_dirs
-from harness.cli.exits import Exit, Refusal
+from harness.exits import Exit, Refusal
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.report.source import NoRun
 

@@ -17,10 +17,11 @@ from harness.drive.pulse import Pulse, Reason
 from harness.drive.reference import compute_reference
 from harness.drive.stop import Stop
 from harness.drive.surroundings import surroundings
-from harness.drive.switch import Occurrence, Switch
+from harness.drive.switch import Switch
 from harness.drive.target import Target
 from harness.drive.trial import Trial
 from harness.drive.twins import compare_twins
+from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
 from harness.plan.timeline import PlannedPhase
 from harness.record.recorder import HistoryFull, Recorder

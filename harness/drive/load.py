@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from assertions.agreement import prompts_known
 from harness.drive.child import Child, ChildDied, describe
 from harness.drive.target import Target
 from harness.load.breaker import OPEN
+from harness.plan.canary import canaries_of
 from harness.plan.plan import Plan
 from scenarios.rules_target import is_remote
 from scenarios.schema import Scenario
@@ -108,21 +108,11 @@ def load_config(plan: Plan, target: Target, directory: Path) -> dict[str, Any]:
         "leave_out": list(target.leave_out),
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
-        "canary": _canary(plan),
+        "canary": asdict(canaries_of(scenario, plan.capabilities)),
         "manners": _manners(scenario),
     }
     if "ledger" in plan.capabilities:
         config["body"] = {"return_token_ids": True}  # the client's own count, to hold against the server's ledger
-    return config
-
-
-def _canary(plan: Plan) -> dict[str, Any]:
-    """A foreign target is asked for no log probabilities: self-agreement compares texts, and many refuse them."""
-    scenario, exact = plan.scenario, "exact" in plan.capabilities
-    config: dict[str, Any] = {"every_s": scenario.canary.every, "logprobs": 2 if exact else 0}
-    if not exact or scenario.canary.reference == "self":
-        # Without a reference only a prompt that came twice before the trial can be judged in it.
-        config["prompts"] = max(1, prompts_known(scenario.canary.every, scenario.phases.baseline))
     return config
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.load.config import CanaryConfig
 from harness.load.prompt import canary_text, sha
+from harness.plan.canary import CanaryConfig
 from harness.plan.plan import Plan
 from harness.record.canary import Answer, Reference, write_reference
 

@@ -7,23 +7,14 @@ A restart ends what was armed in the process before it, but for `persist` faults
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from faults.spec import FaultSpec
+from harness.plan.occurrences import Occurrence
 
 GONE = "gone"
 """A state of ours: the process that it was armed in is no more, and the next one does not know it."""
 OVER = ("healed", "cleaned", "invalid", GONE)
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One arming. Exactly one of `at_s` (from the start of the trial) and `after` ("oom.healed") is set."""
-
-    spec: FaultSpec
-    at_s: float | None
-    after: str | None
 
 
 class Injector(Protocol):

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from harness.load.breaker import OPEN, Manners
+from harness.plan.canary import CanaryConfig
 from scenarios.load import Load
 from scenarios.words import PLAIN
 
@@ -27,19 +28,6 @@ APIS = ("chat", "completions")
 
 class ConfigProblems(ValueError):
     """Everything wrong with a CONFIG, one line each."""
-
-
-@dataclass(frozen=True)
-class CanaryConfig:
-    """Fixed greedy prompts sent again and again. `logprobs`: how many alternatives to ask for; 0 asks for none."""
-
-    every_s: float = 5.0
-    prompts: int = 8
-    prompt_tokens: int = 48
-    output_tokens: int = 32
-    logprobs: int = 2
-    group: str | None = None
-    timeout_s: float = 60.0
 
 
 @dataclass(frozen=True)

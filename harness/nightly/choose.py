@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.options import RunOptions
 from scenarios.problems import ScenarioProblems
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assertions.verdict import EXIT_CODES, State
-from harness.cli.exits import Exit
+from harness.exits import Exit
 from harness.nightly.controls import Found
 from harness.nightly.trial import Said, Scalar, Trial, scalars
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assertions.verdict import State, Verdict
-from harness.cli.exits import Exit
 from harness.drive.child import Child, describe
 from harness.drive.stop import Stop, StopNow
+from harness.exits import Exit
 from harness.nightly.choose import Job
 from harness.nightly.trial import Said, Trial
 

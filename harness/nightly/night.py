@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from assertions.verdict import State
-from harness.cli.exits import Refusal
 from harness.drive.stop import Stop, StopNow
+from harness.exits import Refusal
 from harness.nightly import controls
 from harness.nightly.choose import Chosen, Job, choose
 from harness.nightly.compare import NIGHTS_READ, Night, compare

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from harness.cli.exits import guarded
-from harness.cli.streams import steady
+from harness.exits import guarded
 from harness.options import RunOptions
+from harness.streams import steady
 
 
 def main(argv: list[str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from assertions.verdict import Level, State
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.nightly.trial import Said, Scalar, Trial, scalars
 
 VERSION = 1

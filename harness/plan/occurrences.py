@@ -1,14 +1,23 @@
 """Every arming of every fault, with its time in the trial: `every` becomes occurrences 0, 1, 2, ..."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from faults import Catalogue, SpecError, resolve
 from faults.spec import FaultSpec, Scope, When, parse_do
-from harness.drive.switch import Occurrence
 from scenarios.fault import Fault
 from scenarios.schema import Scenario
 
 UNDECLARED_AT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One arming. Exactly one of `at_s` (from the start of the trial) and `after` ("oom.healed") is set."""
+
+    spec: FaultSpec
+    at_s: float | None
+    after: str | None
 
 
 def occurrences(scenario: Scenario, trial_s: float) -> list[Occurrence]:

@@ -10,11 +10,10 @@ from typing import Any
 from assertions.judge import Need, NeedState, needs
 from assertions.plan_view import PlanView
 from faults import Catalogue, SpecError, resolve
-from harness.drive.switch import Occurrence
-from harness.load.config import CanaryConfig
 from harness.plan.bill import Cost, overdrawn
+from harness.plan.canary import CanaryConfig
 from harness.plan.knobs import server_tables
-from harness.plan.occurrences import occurrences
+from harness.plan.occurrences import Occurrence, occurrences
 from harness.plan.served import LIVE, LIVE_ONLY, refused_fault, unserved
 from harness.plan.timeline import PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance

@@ -6,8 +6,8 @@ and of the others one in so many.
 
 import json
 
-from harness.load.config import CanaryConfig
 from harness.load.outcome import Outcome
+from harness.plan.canary import CanaryConfig
 from harness.record.canary import Answer, compare
 from harness.virtual.client import Client
 from harness.virtual.rows import Rows

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from harness.load.cancel import parse_cancel
-from harness.load.config import CanaryConfig
+from harness.plan.canary import CanaryConfig
 from harness.virtual.client import Asked
 from runtime.device.keyed import prompt_tokens
 from scenarios.arrivals import Arrival, Ask, arrivals, seed_of

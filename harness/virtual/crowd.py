@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from harness.load.breaker import Gate
-from harness.load.config import CanaryConfig
 from harness.load.outcome import End, Outcome
 from harness.load.timeline import Timeline
+from harness.plan.canary import CanaryConfig
 from harness.virtual.asked import canary_asked, load_asked, open_asked
 from harness.virtual.client import Asked, Client, request_row
 from harness.virtual.rows import SECOND, Rows

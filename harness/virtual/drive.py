@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from assertions.agreement import prompts_known
 from harness.drive.live import Ending, Show
 from harness.drive.pulse import Reason
 from harness.drive.stop import Stop
 from harness.drive.surroundings import surroundings
-from harness.drive.switch import Occurrence, Switch
+from harness.drive.switch import Switch
 from harness.drive.trial import Trial
 from harness.load.breaker import Gate, Manners
-from harness.load.config import CanaryConfig
+from harness.plan.canary import canaries_of
+from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
 from harness.record.recorder import HistoryFull, Recorder
 from harness.virtual.answers import Answers
@@ -70,7 +70,7 @@ def _drive(
     slowing: float | None,
 ) -> Reason | None:
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
-    canary = _canary(plan)
+    canary = canaries_of(scenario, plan.capabilities)
     world = World(plan, rows, table, _gate(plan), canary, slowing=slowing)
     answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
     occurrences = (*plan.occurrences, *hidden)
@@ -108,15 +108,6 @@ def _facts(table: CostTable) -> dict[str, str]:
     facts = {"cost_table": table.words(), "target.model": "keyed tokens, no weights"}
     facts |= {f"cost_table.made_on.{key}": value for key, value in table.made_on.items()}
     return facts | {f"cost_table.error.{key}": f"{share:+.1%}" for key, share in table.error.items()}
-
-
-def _canary(plan: Plan) -> CanaryConfig:
-    """Without a reference only a prompt that came twice before the trial can be judged in it."""
-    scenario = plan.scenario
-    if scenario.canary.reference != "self":
-        return CanaryConfig(every_s=scenario.canary.every)
-    prompts = max(1, prompts_known(scenario.canary.every, scenario.phases.baseline))
-    return CanaryConfig(every_s=scenario.canary.every, prompts=prompts)
 
 
 def _gate(plan: Plan) -> Gate | None:

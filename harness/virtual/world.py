@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from faults import Faults
 from harness.load.breaker import Gate
-from harness.load.config import CanaryConfig
 from harness.load.outcome import End
+from harness.plan.canary import CanaryConfig
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
 from harness.plan.timeline import trial_s

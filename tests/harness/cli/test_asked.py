@@ -7,7 +7,7 @@ import typer.main
 
 from harness.cli.app import app
 from harness.cli.asked import asked, takes_asked
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.options import RunOptions
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.exits import Refusal
 from harness.cli.nightly import run_night
 from harness.cli.trial import judged, replayed, reported
 from harness.drive.preflight import TargetProblem
 from harness.drive.target import start
+from harness.exits import Refusal
 from harness.options import RunOptions
 from harness.plan.plan import Plan, make
 from harness.prepare import prepare

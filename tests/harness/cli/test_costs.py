@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cli.exits import Refusal
 from harness.costs import cost_table, ours
+from harness.exits import Refusal
 from runtime.device.costs import DEFAULT, read_table
 from tests.harness.cli.conftest import Seatrial
 

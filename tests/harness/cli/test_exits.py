@@ -3,7 +3,7 @@ import io
 import pytest
 import typer
 
-from harness.cli.exits import Exit, Interrupted, Refusal, Trouble, guarded
+from harness.exits import Exit, Interrupted, Refusal, Trouble, guarded
 from scenarios.problems import Problem, ScenarioProblems
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.exits import Refusal
 from harness.cli.trial import replayed, trial
+from harness.exits import Refusal
 from harness.options import Outcome, RunOptions
 
 

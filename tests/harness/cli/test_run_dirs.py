@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.exits import Refusal
 from harness.cli.run_dirs import find
+from harness.exits import Refusal
 
 
 def made(runs: Path, *names: str) -> Path:

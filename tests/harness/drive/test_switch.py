@@ -4,7 +4,8 @@ import pytest
 
 from faults.spec import FaultSpec, parse_do
 from harness.drive.admin import AdminGone
-from harness.drive.switch import Occurrence, Switch
+from harness.drive.switch import Switch
+from harness.plan.occurrences import Occurrence
 
 
 class FakeInjector:

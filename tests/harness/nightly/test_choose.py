@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.nightly.choose import Chosen, choose
 from scenarios import library
 

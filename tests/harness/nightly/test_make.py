@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assertions.verdict import Judged, RunIdentity, State, Verdict
-from harness.cli.exits import Exit
 from harness.drive.stop import Stop
+from harness.exits import Exit
 from harness.nightly.choose import Job
 from harness.nightly.make import judged, make
 from harness.nightly.trial import Trial

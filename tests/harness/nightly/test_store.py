@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assertions.verdict import State
-from harness.cli.exits import Refusal
+from harness.exits import Refusal
 from harness.nightly.store import Store
 from harness.nightly.trial import Scalar
 from tests.harness.nightly.fakes import HOST, TONIGHT, nights, said, trial

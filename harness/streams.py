@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO, cast
 
-from harness.cli.exits import Interrupted
+from harness.exits import Interrupted
 
 
 @contextmanager
