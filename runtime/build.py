@@ -19,6 +19,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.holdings import device_rows
 from runtime.device.malloc import keep_freed_memory
 from runtime.device.mem_info import MemInfo
+from runtime.device.threads import compute_alone
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
 from runtime.engine import Engine
@@ -61,6 +62,7 @@ def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence
     """
     knobs = read_knobs(engine)
     keep_freed_memory()
+    compute_alone()
     directory = Path(knobs.model) if knobs.model is not None else default_model()
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
@@ -169,11 +171,10 @@ class Runtime:
         """Start the device's worker, and the engine's thread unless the caller makes its turns (`turn`)."""
         assert self._engine is None, "a runtime is started once"
         knobs = self._knobs
-        torch.set_num_threads(knobs.torch_threads)
-        warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens)
         pool, kv, segments = self._pool, self._paged_model.kv, self._space.segments
         copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
         device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
+        device.call(lambda: warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens))
         self._pools, swap = host_memory(
             self.env,
             pool,
@@ -234,6 +235,7 @@ class Runtime:
             self._device.close()
 
     def _serve(self, engine: Engine) -> None:
+        compute_alone()
         try:
             while not self._closing:
                 self.turn()

@@ -129,6 +129,7 @@ class _Bench:
     def __init__(self, threads: int) -> None:
         from runtime.build import WallClock
         from runtime.device.cpu import CpuDevice
+        from runtime.device.threads import compute_alone
         from runtime.models.config import read_config
         from runtime.models.decoder import Decoder
         from runtime.models.default import default_model
@@ -136,6 +137,7 @@ class _Bench:
         from runtime.models.loader import load_weights
         from runtime.models.paged import PagedModel
 
+        compute_alone()
         directory = default_model()
         config = read_config(directory)
         self.model = directory.name

@@ -1,6 +1,7 @@
 """The CPU device: one worker thread that runs launches in order.
 
     engine thread   launch(work), copy(copy) --> queue --> returns a ticket at once
+    any thread      call(do) ------------------> queue --> returns when the worker has done it
     worker thread   verify tags -> model -> stamp tags -> ticket done -> ledger.complete(ticket)
                     move KV and its tags               ->
 
@@ -10,7 +11,8 @@ once, by whoever took it from the queue: the worker, or `close`.
 
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
@@ -36,10 +38,24 @@ class _Launch:
     """Of a fault placed before the launch: waited for by the worker, since `launch` must not wait."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    do: Callable[[], None]
+    done: "Future[None]"
+
+    def run(self) -> None:
+        try:
+            self.do()
+        except BaseException as error:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
+
+
 class CpuDevice:
     """Implements `runtime.core.ports.Device` with the models in `models`, by `Work.model_key`.
 
-    `threads` is torch's intra-op number for the whole process; None leaves it as it is. Without `mover` it refuses
+    `threads` is torch's intra-op number on the worker thread; None leaves it as it is. Without `mover` it refuses
     copies.
     """
 
@@ -58,7 +74,7 @@ class CpuDevice:
         self._threads = threads
         self._mover = mover
         self._seq = 0
-        self._queue: queue.SimpleQueue[_Launch | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Launch | _Call | None] = queue.SimpleQueue()
         self._closed = False
         self._lost: DeviceLost | None = None
         self._door = threading.Lock()
@@ -82,6 +98,16 @@ class CpuDevice:
             raise LaunchError("this device has no host memory to copy to")
         return self._put(copy)
 
+    def call(self, do: Callable[[], None]) -> None:
+        """Run `do` on the worker thread, in order with the launches, and return when it is done. Raises what it raises,
+        or LaunchError when the device is closed. Never for the engine's thread, which waits for no work."""
+        call = _Call(do, Future())
+        with self._door:
+            if self._closed:
+                raise LaunchError("the device is closed")
+            self._queue.put(call)
+        call.done.result()
+
     def _put(self, work: Work | Copy, reads: Sequence[Claim] = (), effect: Effect | None = None) -> Ticket:
         with self._door:
             if self._closed:
@@ -97,22 +123,28 @@ class CpuDevice:
             if self._closed:
                 return
             self._closed = True
-            left: list[_Launch] = []
+            left: list[_Launch | _Call] = []
             while not self._queue.empty():
-                waiting = self._queue.get()
-                if waiting is not None:
-                    left.append(waiting)
+                if (asked := self._queue.get()) is not None:
+                    left.append(asked)
             self._queue.put(None)
-        for launch in left:
-            self._finish(launch.ticket, None, LaunchError("the device was closed before this launch began"))
+        for waiting in left:
+            closed = LaunchError("the device was closed before this launch began")
+            if isinstance(waiting, _Call):
+                waiting.done.set_exception(closed)
+            else:
+                self._finish(waiting.ticket, None, closed)
         self._worker.join(_FAREWELL_S)
 
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-        while (launch := self._queue.get()) is not None:
-            self._run(launch)
-            del launch  # while idle, keep no request's work alive
+        while (asked := self._queue.get()) is not None:
+            if isinstance(asked, _Call):
+                asked.run()
+            else:
+                self._run(asked)
+            del asked  # while idle, keep no request's work alive
 
     def _run(self, launch: _Launch) -> None:
         ticket, work = launch.ticket, launch.work
