@@ -43,7 +43,7 @@ class Agreement:
 def agreement(context: JudgeContext) -> Agreement:
     """Canaries without a reference, held against the answers that the target gave before the trial."""
     requests = context.history.requests
-    early = context.spans("warmup", "baseline")
+    early = context.intervals("warmup", "baseline")
     known: dict[str, list[str]] = defaultdict(list)
     later: list[Canary] = []
     references = set()

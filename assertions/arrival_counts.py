@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from assertions.spans import Span, merged
+from assertions.intervals import Interval, merged
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class ArrivalCounts:
         part = t_s - whole if 0 <= whole < len(self.counts) else 0.0
         return self._before[whole] + (self.counts[whole] * part if part > 0 else 0.0)
 
-    def among(self, spans: Iterable[Span]) -> float:
+    def among(self, intervals: Iterable[Interval]) -> float:
         """How many come in these stretches of load time."""
-        return sum(self.by(end_s) - self.by(start_s) for start_s, end_s in merged(spans))
+        return sum(self.by(end_s) - self.by(start_s) for start_s, end_s in merged(intervals))
 
-    def sure(self, spans: Iterable[Span]) -> int:
+    def sure(self, intervals: Iterable[Interval]) -> int:
         """Only those whose whole second lies in a stretch."""
         found = 0
-        for start_s, end_s in merged(spans):
+        for start_s, end_s in merged(intervals):
             last = min(int(end_s), len(self.counts))
             found += self._before[last] - self._before[min(math.ceil(start_s), last)]
         return found

@@ -45,10 +45,10 @@ class JudgeContext:
         """
         requests = self.history.requests
         ours = requests.kind.among("load", "probe", None)
-        spans = self.spans(*MEASURED)
-        return ours & inside(requests.intended_ns, spans) if self.history.phases else ours
+        intervals = self.intervals(*MEASURED)
+        return ours & inside(requests.intended_ns, intervals) if self.history.phases else ours
 
-    def spans(self, *names: str) -> list[tuple[float, float]]:
+    def intervals(self, *names: str) -> list[tuple[float, float]]:
         """[start, end] of the phases of these names; one that never ended lasts to the end of the history."""
         return [
             (phase.start_ns, phase.end_ns if phase.end_ns is not None else self.history.end_ns)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from assertions import stats
 from assertions.context import MEASURED
 from assertions.formatting import duration
+from assertions.intervals import Interval, length
 from assertions.latency import chosen_loads
 from assertions.plan_view import Check, PlannedFault, PlannedLoad, PlanView
-from assertions.planned_windows import load_spans, phase_spans, selected_spans
-from assertions.spans import Span, length
+from assertions.planned_windows import load_intervals, phase_intervals, selected_intervals
 
 GAPS_WINDOW_S = 10.0  # the histogram of gaps leaves out whole windows of this length
 LONGER_MAX = 64  # times the planned trial; who needs more needs another scenario
@@ -37,7 +37,7 @@ def expected_count(plan: PlanView, check: Check, what: str) -> ExpectedCount | N
     """
     names = chosen_loads(plan, check)
     loads = [load for load in plan.loads if names is None or load.id in names]
-    if phase_spans(plan, MEASURED) is None or not loads or any(load.rate_mean is None for load in loads):
+    if phase_intervals(plan, MEASURED) is None or not loads or any(load.rate_mean is None for load in loads):
         return None
     planned = _seen(plan, check, what, loads)
     others = [_seen(each, check, what, loads).least for each in _moved(plan)]
@@ -47,10 +47,10 @@ def expected_count(plan: PlanView, check: Check, what: str) -> ExpectedCount | N
 def _seen(plan: PlanView, check: Check, what: str, loads: list[PlannedLoad]) -> ExpectedCount:
     """By a plan whose phases begin just when it says."""
     where = "outside" if what == "errors.outside" else check.where
-    here = selected_spans(plan, where, ("trial",) if what == "throughput" else MEASURED)
+    here = selected_intervals(plan, where, ("trial",) if what == "throughput" else MEASURED)
     if what == "itl" and where == "outside" and plan.faults:
         here = [(start + GAPS_WINDOW_S, end - GAPS_WINDOW_S) for start, end in here if end - start > 2 * GAPS_WINDOW_S]
-    here, loaded = load_spans(plan, here), phase_spans(plan, ("warmup", *MEASURED)) or []
+    here, loaded = load_intervals(plan, here), phase_intervals(plan, ("warmup", *MEASURED)) or []
     each = [_of_load(load, what, here, length(loaded)) for load in loads]
     mean, sure, variance = (sum(column) for column in zip(*each, strict=True))
     luck = stats.normal_quantile(1 - stats.ALPHA) * math.sqrt(variance)
@@ -87,7 +87,7 @@ def remedies(plan: PlanView, check: Check, what: str, floor: int) -> Iterator[st
         yield 'where = "all"'
 
 
-def _of_load(load: PlannedLoad, what: str, here: list[Span], loaded_s: float) -> tuple[float, float, float]:
+def _of_load(load: PlannedLoad, what: str, here: list[Interval], loaded_s: float) -> tuple[float, float, float]:
     """(mean, sure, variance) of what one load brings in these stretches of its `loaded_s` seconds.
 
     A load that changes its rate brings its lowest rate for sure, and what its highest cannot have put elsewhere. A
@@ -147,8 +147,8 @@ def _lasting(plan: PlanView, trial: int) -> PlanView:
             for at, phase in enumerate(plan.phases)
         )
         longer = replace(plan, phases=phases)
-    spans = phase_spans(longer, ("trial", "quiesce")) or [(0.0, 0.0)]
-    return replace(longer, faults=tuple(_again(plan.faults, spans[-1][1] - spans[0][0])))
+    intervals = phase_intervals(longer, ("trial", "quiesce")) or [(0.0, 0.0)]
+    return replace(longer, faults=tuple(_again(plan.faults, intervals[-1][1] - intervals[0][0])))
 
 
 def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[PlannedFault]:

@@ -65,17 +65,21 @@ def latencies(context: JudgeContext, metric: str, mask: Mask) -> Values:
     return _sorted(values[keep] / NS_PER_S, np.ones(int(keep.sum())), start[keep])
 
 
-def gaps(context: JudgeContext, loads: frozenset[str] | None, spans: list[tuple[float, float]], out: bool) -> Values:
+def gaps(
+    context: JudgeContext, loads: frozenset[str] | None, intervals: list[tuple[float, float]], out: bool
+) -> Values:
     """itl from the histogram windows that lie in the measured phases: out of the spans, or (not `out`) within them."""
     hist = context.history.histogram("itl")
     end = hist.t_ns + hist.width_ns
     keep = (
-        inside(hist.t_ns, context.spans(*MEASURED)) if context.history.phases else np.ones(len(hist.t_ns), dtype=bool)
+        inside(hist.t_ns, context.intervals(*MEASURED))
+        if context.history.phases
+        else np.ones(len(hist.t_ns), dtype=bool)
     )
     if loads is not None:
         keep &= hist.load.among(*loads)
     touching = np.zeros(len(keep), dtype=bool)
-    for start_ns, end_ns in spans:
+    for start_ns, end_ns in intervals:
         touching |= (hist.t_ns <= end_ns) & (end >= start_ns)
     keep &= ~touching if out else touching
     # The upper edge would flatter nobody, the lower edge is what the row says; the middle is within 0.05 %.
@@ -113,9 +117,9 @@ def chosen(context: JudgeContext, check: Check) -> Mask:
     return mask & touched(requests, [window for window in context.windows if window.row.id == check.where])
 
 
-def spans_of(context: JudgeContext, where: str) -> tuple[list[tuple[float, float]], bool]:
+def where_intervals(context: JudgeContext, where: str) -> tuple[list[tuple[float, float]], bool]:
     """The fault windows that a `where` speaks of, and whether it means outside of them."""
-    spans: list[tuple[float, float]] = [
+    intervals: list[tuple[float, float]] = [
         (w.arm_ns, w.end_ns) for w in context.windows if where in ("outside", "all", w.row.id)
     ]
-    return ([], True) if where == "all" else (spans, where == "outside")
+    return ([], True) if where == "all" else (intervals, where == "outside")

@@ -7,11 +7,11 @@ import numpy as np
 from assertions import stats
 from assertions.context import JudgeContext
 from assertions.formatting import amount, between
+from assertions.intervals import length, within, without
 from assertions.judges import recovery
-from assertions.latency import chosen, spans_of
+from assertions.latency import chosen, where_intervals
 from assertions.plan_view import Check
 from assertions.rows import DROPPED, UNFINISHED, Mask
-from assertions.spans import length, within, without
 from assertions.windows import NS_PER_S, inside
 
 Measurement = tuple[float | None, str, str | None]
@@ -68,11 +68,11 @@ def _share(part: Mask, whole: Mask, words: str) -> Measurement:
 def _throughput(context: JudgeContext, check: Check, tokens: bool) -> Measurement:
     """What ended ok in the trial, over the time of the trial; `where` cuts both."""
     requests = context.history.requests
-    trial = context.spans("trial")
+    trial = context.intervals("trial")
     mask = chosen(context, check) & requests.ok & inside(requests.end_ns, trial)
-    spans, out = spans_of(context, check.where)
-    counted = without(trial, context.spans("quiesce"))
-    time_s = length(without(counted, spans) if out else within(counted, spans)) / NS_PER_S
+    intervals, out = where_intervals(context, check.where)
+    counted = without(trial, context.intervals("quiesce"))
+    time_s = length(without(counted, intervals) if out else within(counted, intervals)) / NS_PER_S
     if time_s <= 0:
         return None, "no time of trial to measure", None
     total = float(np.nansum(requests.output_tokens[mask])) if tokens else float(np.count_nonzero(mask))

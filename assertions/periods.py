@@ -18,10 +18,10 @@ import numpy as np
 from assertions import stats
 from assertions.context import JudgeContext, Missing
 from assertions.formatting import duration
+from assertions.intervals import length, within
 from assertions.plan_view import PlanView
-from assertions.planned_windows import phase_spans, selected_spans
+from assertions.planned_windows import phase_intervals, selected_intervals
 from assertions.rows import Floats, Samples
-from assertions.spans import length, within
 from assertions.verdict import State
 from assertions.windows import NS_PER_S, inside
 
@@ -108,10 +108,10 @@ def count_periods(plan: PlanView, quiet_min_s: float = 0.0) -> tuple[int, int]:
     width_s = period_length_s(plan)
     starts = [
         start_s + number * width_s
-        for start_s, end_s in phase_spans(plan, ("trial",)) or []
+        for start_s, end_s in phase_intervals(plan, ("trial",)) or []
         for number in range(int((end_s - start_s) / width_s + 1e-9))
     ]
-    quiet = selected_spans(plan, "outside", ("trial",))
+    quiet = selected_intervals(plan, "outside", ("trial",))
     least_s = max(COVERAGE_MIN * width_s, quiet_min_s) - 1e-9
     return sum(length(within([(start, start + width_s)], quiet)) >= least_s for start in starts), len(starts)
 
@@ -123,7 +123,7 @@ def period_values(
     width_s = period_length_s(context.plan)
     width_ns = width_s * NS_PER_S
     kept, starts, left_out = [], [], 0
-    for start_ns, end_ns in context.spans("trial"):
+    for start_ns, end_ns in context.intervals("trial"):
         # A phase ends when its last second has been drawn, a hair before the plan: do not lose a block to that.
         for number in range(int((end_ns - start_ns) / width_ns + 0.01)):
             block_ns = start_ns + number * width_ns
@@ -139,8 +139,8 @@ def period_values(
 
 def quiet(context: JudgeContext, t_ns: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Moments outside fault windows and quiesces."""
-    spans: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in context.windows]
-    return ~inside(t_ns, spans + context.spans("quiesce"))
+    intervals: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in context.windows]
+    return ~inside(t_ns, intervals + context.intervals("quiesce"))
 
 
 def series_period_values(context: JudgeContext, series: Samples, lowest: bool = False) -> PeriodValues:

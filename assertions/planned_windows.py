@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assertions.arrival_counts import seconds_until
+from assertions.intervals import Interval, length, within, without
 from assertions.plan_view import PlannedFault, PlannedLoad, PlanView
-from assertions.spans import Span, length, within, without
 from assertions.windows import RECOVER_DEFAULT_S
 
 LIFE_S = 1.0  # a request that is out when a fault arms is touched too
@@ -32,17 +32,17 @@ class PlannedWindow:
     margin_s: float
 
     @property
-    def least(self) -> Span:
+    def least(self) -> Interval:
         return self.arm_s, self.heals_s + self.margin_s
 
     @property
-    def most(self) -> Span:
+    def most(self) -> Interval:
         return self.arm_s - LIFE_S, self.healed_s + self.margin_s
 
 
-def selected_spans(plan: PlanView, where: str, phases: tuple[str, ...]) -> list[Span]:
+def selected_intervals(plan: PlanView, where: str, phases: tuple[str, ...]) -> list[Interval]:
     """The time of these phases that a `where` speaks of, as far as it is sure."""
-    time = phase_spans(plan, phases) or []
+    time = phase_intervals(plan, phases) or []
     if where == "all":
         return time
     faults = planned_windows(plan)
@@ -51,7 +51,7 @@ def selected_spans(plan: PlanView, where: str, phases: tuple[str, ...]) -> list[
     return within(time, [fault.least for fault in faults if fault.fault == where])
 
 
-def phase_spans(plan: PlanView, names: Iterable[str]) -> list[Span] | None:
+def phase_intervals(plan: PlanView, names: Iterable[str]) -> list[Interval] | None:
     """[start, end] of the planned phases of these names, in seconds since the load began; None: nobody can say."""
     found, start_s = [], 0.0
     for phase in plan.phases:
@@ -64,19 +64,19 @@ def phase_spans(plan: PlanView, names: Iterable[str]) -> list[Span] | None:
     return found
 
 
-def load_spans(plan: PlanView, spans: Iterable[Span]) -> list[Span]:
+def load_intervals(plan: PlanView, intervals: Iterable[Interval]) -> list[Interval]:
     """The same stretches on the clock of the load, which stands still in every quiesce; none may reach into one."""
-    pauses = phase_spans(plan, ("quiesce",)) or []
+    pauses = phase_intervals(plan, ("quiesce",)) or []
 
     def paused_s(until_s: float) -> float:
         return length((start, end) for start, end in pauses if end <= until_s)
 
-    return [(start - paused_s(start), end - paused_s(start)) for start, end in spans]
+    return [(start - paused_s(start), end - paused_s(start)) for start, end in intervals]
 
 
 def planned_windows(plan: PlanView) -> list[PlannedWindow]:
     """Every planned occurrence that will be armed; what is still open heals with the trial. Empty without a time."""
-    trial = phase_spans(plan, ("trial", "quiesce"))
+    trial = phase_intervals(plan, ("trial", "quiesce"))
     if not trial:
         return []
     start_s, end_s = trial[0][0], trial[-1][1]
@@ -92,7 +92,7 @@ def planned_windows(plan: PlanView) -> list[PlannedWindow]:
     return [each for each in placed if each.arm_s < end_s]
 
 
-def _begin(fault: PlannedFault, placed: list[PlannedWindow], start_s: float) -> Span | None:
+def _begin(fault: PlannedFault, placed: list[PlannedWindow], start_s: float) -> Interval | None:
     """When it is armed, at the earliest and at the latest; None while the fault that it follows is not placed."""
     if not fault.after:
         at_s = start_s + (fault.at_s or 0.0)
@@ -104,10 +104,10 @@ def _begin(fault: PlannedFault, placed: list[PlannedWindow], start_s: float) -> 
     return (first.arm_s if what == "fired" else first.heals_s), first.healed_s
 
 
-def _occurrence(plan: PlanView, fault: PlannedFault, begin: Span, trial_end_s: float) -> PlannedWindow:
+def _occurrence(plan: PlanView, fault: PlannedFault, begin: Interval, trial_end_s: float) -> PlannedWindow:
     trigger, expect = fault.trigger, fault.expect
     longest_s = min(each for each in (trigger.for_s, trigger.ttl_s, math.inf) if each is not None)
-    loads, since_s = _in_scope(plan, fault), load_spans(plan, [begin])[0][1]
+    loads, since_s = _in_scope(plan, fault), load_intervals(plan, [begin])[0][1]
     first_s = _time_of((trigger.skip + 1) / trigger.probability, loads, since_s)
     rest_s = _time_of((trigger.times - 1) * trigger.interval / trigger.probability, loads, since_s + first_s)
     rest_s += trigger.times * trigger.hold_s

@@ -85,10 +85,10 @@ def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -
     return heal_ns + round(seconds * NS_PER_S)
 
 
-def inside(times_ns: Floats, spans: Iterable[tuple[float, float]]) -> Mask:
+def inside(times_ns: Floats, intervals: Iterable[tuple[float, float]]) -> Mask:
     """Which of the moments lie in one of the spans."""
     found = np.zeros(len(times_ns), dtype=bool)
-    for start_ns, end_ns in spans:
+    for start_ns, end_ns in intervals:
         found |= (times_ns >= start_ns) & (times_ns <= end_ns)
     return found
 

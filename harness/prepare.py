@@ -5,10 +5,10 @@ from pathlib import Path
 from faults import Catalogue
 from harness.options import RunOptions
 from scenarios import library
-from scenarios.complaints import Finding
 from scenarios.problems import Problem, ScenarioProblems, printable
+from scenarios.pydantic_errors import BrokenRule
 from scenarios.read import Document, read_document
-from scenarios.rules import Vocabulary, broken_rules
+from scenarios.rules import KnownNames, broken_rules
 from scenarios.schema import Scenario
 
 
@@ -38,7 +38,7 @@ TYPED = {
 """What the options of a run set in a scenario."""
 
 
-def _problem(document: Document, finding: Finding, options: RunOptions) -> Problem:
+def _problem(document: Document, finding: BrokenRule, options: RunOptions) -> Problem:
     """At its place in the file, or by the option that was typed: the file is not to blame for that."""
     option = TYPED.get(tuple(str(step) for step in finding.path))
     given = getattr(options, option) if option is not None else None
@@ -47,10 +47,10 @@ def _problem(document: Document, finding: Finding, options: RunOptions) -> Probl
     return Problem(printable(f"--{option} {given}"), 0, 0, "", "", finding.rule, finding.remedy)
 
 
-def vocabulary(catalogue: Catalogue) -> Vocabulary:
+def vocabulary(catalogue: Catalogue) -> KnownNames:
     """The fault points and actions that a scenario may name."""
     points = (catalogue.get(name) for name in catalogue.names())
-    return Vocabulary({point.name: frozenset(action.word for action in point.actions) for point in points})
+    return KnownNames({point.name: frozenset(action.word for action in point.actions) for point in points})
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:

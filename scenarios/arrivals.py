@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from scenarios import traces
-from scenarios.laws import Law
+from scenarios.distributions import TokenDistribution
 from scenarios.load import Cancel, Load
 from scenarios.profiles import profile_of
 
@@ -23,7 +23,7 @@ _EIGHT_WORDS: Final = struct.Struct(">8Q").unpack
 _UNIT: Final = 2.0**-53
 
 
-class Part(NamedTuple):
+class PromptPart(NamedTuple):
     """A stretch of a prompt: `tokens` tokens drawn in order from `seed`. Equal seeds give equal beginnings."""
 
     seed: int
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ask:
+class PlannedRequest:
     """One request; not frozen, which would double what it costs to make a million of them.
 
     `cancel_at` is "queued", "prefill", "token N" or None; such a request always streams when it is cancelled at a
@@ -47,19 +47,19 @@ class Ask:
     shared_prefix: str | None
     prefix_tokens: int
     prompt_seed: int
-    parts: tuple[Part, ...]
+    parts: tuple[PromptPart, ...]
     """The prompt, first token first; the parts add up to `prompt_tokens`."""
 
 
 @dataclass(slots=True)
-class Arrival(Ask):
+class Arrival(PlannedRequest):
     """A request that comes at `t_s` seconds after the start of the load, whatever became of those before it."""
 
     t_s: float
 
 
 @dataclass(slots=True)
-class Turn(Ask):
+class Turn(PlannedRequest):
     """A request of a closed-loop user, sent `think_s` seconds after the reply to the one before it."""
 
     user: int
@@ -87,7 +87,7 @@ def turns(load: Load, seed: int, user: int) -> Iterator[Turn]:
         n = turn * load.users + user
         draws = _Draws(seed, load.id, n)
         think_s = -math.log1p(-draws.gap) / rate if rate is not None else 0.0
-        yield Turn(*_ask(load, n, draws, None), user, think_s)
+        yield Turn(*_request_fields(load, n, draws, None), user, think_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def forecast(load: Load, window_s: tuple[float, float]) -> Forecast:
         profile = profile_of(load.arrivals, load.rate, load.period)
         requests, rate_max = profile.expected_by(end_s) - profile.expected_by(start_s), profile.rate_max
     period_s = load.period if load.arrivals in ("burst", "daily") else None
-    prompt, output = _law(load.prompt_tokens).mean(), _law(load.output_tokens).mean()
+    prompt, output = _required(load.prompt_tokens).mean(), _required(load.output_tokens).mean()
     return Forecast(requests, requests * prompt, requests * output, requests / span_s, rate_max, period_s)
 
 
@@ -167,50 +167,54 @@ def _schedule(load: Load, seed: int) -> Iterator[tuple[int, float, _Row]]:
 
 
 def _arrival(load: Load, seed: int, n: int, t_s: float, row: _Row) -> Arrival:
-    return Arrival(*_ask(load, n, _Draws(seed, load.id, n), row), t_s)
+    return Arrival(*_request_fields(load, n, _Draws(seed, load.id, n), row), t_s)
 
 
-_AskFields = tuple[int, int, int, str | None, bool, bool, str | None, int, int, tuple[Part, ...]]
+_RequestFields = tuple[int, int, int, str | None, bool, bool, str | None, int, int, tuple[PromptPart, ...]]
 
 
-def _ask(load: Load, n: int, draws: _Draws, row: _Row) -> _AskFields:
+def _request_fields(load: Load, n: int, draws: _Draws, row: _Row) -> _RequestFields:
     """The fields of `Ask`, in order."""
     if row is None:
-        prompt = _law(load.prompt_tokens).draw(draws.prompt)
-        output = _law(load.output_tokens).draw(draws.output)
-        shared, prefix_tokens, parts = _common(load, draws, prompt)
+        prompt = _required(load.prompt_tokens).draw(draws.prompt)
+        output = _required(load.output_tokens).draw(draws.output)
+        shared, prefix_tokens, parts = _shared_prefix(load, draws, prompt)
     else:
         prompt, output = row.prompt_tokens, row.output_tokens
-        shared, prefix_tokens, parts = _recorded(load, draws, row)
+        shared, prefix_tokens, parts = _traced_prefix(load, draws, row)
     malformed = draws.malformed < load.malformed
     cancel_at = None if malformed else _cancel_at(load.cancel, draws.cancel)
     stream = draws.stream < load.stream or (cancel_at or "").startswith("token")
     return n, prompt, output, cancel_at, stream, malformed, shared, prefix_tokens, draws.prompt_seed, parts
 
 
-def _common(load: Load, draws: _Draws, prompt: int) -> tuple[str | None, int, tuple[Part, ...]]:
+def _shared_prefix(load: Load, draws: _Draws, prompt: int) -> tuple[str | None, int, tuple[PromptPart, ...]]:
     """With the chance `shared_prefix` the first half of the prompt is one of the load's common prefixes."""
     if draws.prefix >= load.shared_prefix or prompt < 2:
-        return None, 0, (Part(draws.prompt_seed, prompt),)
+        return None, 0, (PromptPart(draws.prompt_seed, prompt),)
     # What is left of the draw below the share is uniform again.
     which = min(PREFIXES - 1, int(draws.prefix / load.shared_prefix * PREFIXES))
     name = f"{load.id}/{which}"
-    return name, prompt // 2, (Part(seed_of(name), prompt // 2), Part(draws.prompt_seed, prompt - prompt // 2))
+    return (
+        name,
+        prompt // 2,
+        (PromptPart(seed_of(name), prompt // 2), PromptPart(draws.prompt_seed, prompt - prompt // 2)),
+    )
 
 
-def _recorded(load: Load, draws: _Draws, row: traces.ReplayRow) -> tuple[str | None, int, tuple[Part, ...]]:
+def _traced_prefix(load: Load, draws: _Draws, row: traces.ReplayRow) -> tuple[str | None, int, tuple[PromptPart, ...]]:
     """One part for each hash id; a later lap has contents of its own, or the cache would answer the whole lap."""
     if not row.hash_ids:
-        return None, 0, (Part(draws.prompt_seed, row.prompt_tokens),)
+        return None, 0, (PromptPart(draws.prompt_seed, row.prompt_tokens),)
     parts, left = [], row.prompt_tokens
     for hash_id in row.hash_ids:
         tokens = min(row.block_tokens, left)
         if tokens > 0:
-            parts.append(Part(seed_of(f"{load.id}/{row.lap}/{hash_id}"), tokens))
+            parts.append(PromptPart(seed_of(f"{load.id}/{row.lap}/{hash_id}"), tokens))
         left -= tokens
     prefix_tokens = row.prompt_tokens - left
     if left > 0:
-        parts.append(Part(draws.prompt_seed, left))
+        parts.append(PromptPart(draws.prompt_seed, left))
     return f"{load.id}/{row.lap}/{row.hash_ids[0]}", prefix_tokens, tuple(parts)
 
 
@@ -227,9 +231,9 @@ def _cancel_at(cancels: tuple[Cancel, ...], draw: float) -> str | None:
     return None
 
 
-def _law(law: Law | None) -> Law:
-    assert law is not None, "only a trace load may leave its tokens to the trace"
-    return law
+def _required(distribution: TokenDistribution | None) -> TokenDistribution:
+    assert distribution is not None, "only a trace load may leave its tokens to the trace"
+    return distribution
 
 
 def _forecast_trace(load: Load, window_s: tuple[float, float]) -> Forecast:

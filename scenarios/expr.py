@@ -12,7 +12,7 @@ from typing import Final
 
 from scenarios import metrics
 from scenarios.metrics import Unit
-from scenarios.units import NUMBER, Refused, parse_bytes, parse_seconds, parse_share
+from scenarios.units import NUMBER, InvalidValue, parse_bytes, parse_seconds, parse_share
 
 OPERATORS: Final = ("<=", ">=", "<", ">")
 _FORM: Final = re.compile(r"^\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<op>[<>=!~]+)\s*(?P<value>.+?)\s*$")
@@ -65,12 +65,12 @@ def parse_condition(text: str) -> Condition:
     """The condition of a check's `that`; `Refused` when it is not one."""
     form = _FORM.match(text)
     if form is None:
-        raise Refused("a check is: metric[.stat] op value", 'write it such as "ttft.p99 < 800ms"')
+        raise InvalidValue("a check is: metric[.stat] op value", 'write it such as "ttft.p99 < 800ms"')
     found = metrics.find(form["name"])
     if found is None:
-        raise Refused(f'no metric "{form["name"]}"', metrics.suggest(form["name"]))
+        raise InvalidValue(f'no metric "{form["name"]}"', metrics.suggest(form["name"]))
     if form["op"] not in OPERATORS:
-        raise Refused(f'no operator "{form["op"]}"', "use < <= > or >=")
+        raise InvalidValue(f'no operator "{form["op"]}"', "use < <= > or >=")
     metric, stat = found
     return Condition(metric.name, stat, form["op"], _value(form["value"], metric.name, metric.unit), metric.unit)
 
@@ -79,10 +79,10 @@ def parse_abort(text: str) -> Abort:
     """The condition and the duration of one `abort` line; `Refused` when it is not one."""
     form = _FOR.match(text)
     if form is None:
-        raise Refused("an abort is: metric[.stat] op value for duration", f'write "{text.strip()} for 30s"')
+        raise InvalidValue("an abort is: metric[.stat] op value for duration", f'write "{text.strip()} for 30s"')
     condition = parse_condition(form["condition"])
     if not metrics.METRICS[condition.metric].live:
-        raise Refused(f"{condition.metric} is only known after the run", "make it a check")
+        raise InvalidValue(f"{condition.metric} is only known after the run", "make it a check")
     return Abort(condition, parse_seconds(form["duration"]))
 
 
@@ -103,12 +103,12 @@ def _value(text: str, name: str, unit: Unit) -> float:
                 return float(parse_bytes(text.removesuffix("/h")))
             case Unit.COUNT_PER_HOUR:
                 return _per(text, "/h")
-    except Refused as refused:
+    except InvalidValue as refused:
         remedy = f"write it such as {_EXAMPLES[unit]}" if unit is Unit.BYTES_PER_HOUR else refused.remedy
-        raise Refused(f"{name}: {refused.rule}", remedy or f"write it such as {_EXAMPLES[unit]}") from None
+        raise InvalidValue(f"{name}: {refused.rule}", remedy or f"write it such as {_EXAMPLES[unit]}") from None
     except ValueError:
         pass
-    raise Refused(f'{name} cannot be compared with "{text}"', f"write it such as {_EXAMPLES[unit]}")
+    raise InvalidValue(f'{name} cannot be compared with "{text}"', f"write it such as {_EXAMPLES[unit]}")
 
 
 def _per(text: str, suffix: str) -> float:

@@ -7,8 +7,18 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from faults.spec import NET_BEYOND_FOR_S, Do, SpecError, parse_do
 from scenarios.load import Identity
 from scenarios.phases import time_or_table
-from scenarios.units import Refused
-from scenarios.words import Bytes, Count, PositiveSeconds, Rows, Seconds, Share, Some, Word, Words
+from scenarios.types import (
+    ByteSize,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveInt,
+    PositiveSeconds,
+    ScenarioTable,
+    Seconds,
+    Share,
+    TupleOf,
+)
+from scenarios.units import InvalidValue
 
 Outcome = Literal[
     "ok",
@@ -31,16 +41,16 @@ def _do(text: str) -> str:
         return str(parse_do(text))
     except SpecError as error:
         rule, _, remedy = error.problems[0].removeprefix(f'do = "{text}": ').partition("; ")
-        raise Refused(rule, remedy) from None
+        raise InvalidValue(rule, remedy) from None
 
 
 def _probability(share: float) -> float:
     if share == 0:
-        raise Refused("a probability is above 0", "leave the fault out")
+        raise InvalidValue("a probability is above 0", "leave the fault out")
     return share
 
 
-class When(Words):
+class When(ScenarioTable):
     """`at` (or `after`) arms; the fault opens at the next hit that matches. Hits count per fault and key, after
     arming, and only those that match the scope."""
 
@@ -52,33 +62,33 @@ class When(Words):
     """Arm again every so often until the trial ends."""
     for_: PositiveSeconds | None = Field(default=None, alias="for")
     """How long it stays open, from its first fire; none: until `times` are used up."""
-    skip: Count = 0
+    skip: NonNegativeInt = 0
     """Matching hits that pass first."""
-    times: Some = 1
+    times: PositiveInt = 1
     """How often it fires, in each occurrence."""
-    interval: Some = 1
+    interval: PositiveInt = 1
     """Every so many-th hit fires."""
     probability: Annotated[Share, AfterValidator(_probability)] = 1.0
     """Chance that a hit fires."""
-    space: Bytes = 0
+    space: ByteSize = 0
     """Bytes of crossings that pass first."""
 
 
-class Scope(Words):
+class Scope(ScenarioTable):
     """Which crossings count; what is not named matches all."""
 
-    group: Word | None = None
-    session: Word | None = None
-    pool: Word | None = None
+    group: NonEmptyStr | None = None
+    session: NonEmptyStr | None = None
+    pool: NonEmptyStr | None = None
     phase: Literal["prefill", "decode"] | None = None
-    graph: Word | None = None
-    load: Word | None = None
+    graph: NonEmptyStr | None = None
+    load: NonEmptyStr | None = None
 
 
-class Completed(Words):
+class Completed(ScenarioTable):
     """Recovery counted in requests completed after the heal."""
 
-    completed: Some
+    completed: PositiveInt
 
 
 TimeOrCompleted = Annotated[
@@ -86,14 +96,14 @@ TimeOrCompleted = Annotated[
 ]
 
 
-class Expect(Words):
+class Expect(ScenarioTable):
     """What the fault permits. Any outcome that no expectation allows is a FAIL."""
 
-    outcomes: Annotated[Rows[Outcome], Field(min_length=1)] = ("ok",)
+    outcomes: Annotated[TupleOf[Outcome], Field(min_length=1)] = ("ok",)
     """Client-side outcomes that victims may have."""
     victims: Literal["hit", "scope", "all"] = "hit"
     """Who may be touched: the requests that were hit, everything in the scope, or all."""
-    marks: Rows[Word] = ()
+    marks: TupleOf[NonEmptyStr] = ()
     """Symptoms that the runtime must count."""
     recover: TimeOrCompleted = 30.0
     """Service is as in the baseline this long after the heal."""
@@ -104,7 +114,7 @@ def _ttl(data: dict[str, Any]) -> float:
     return (when.for_ or 0.0 if isinstance(when, When) else 0.0) + NET_BEYOND_FOR_S
 
 
-class Fault(Words):
+class Fault(ScenarioTable):
     """One break and what it permits."""
 
     id: Identity
@@ -116,7 +126,7 @@ class Fault(Words):
     scope: Scope = Scope()
     persist: bool = False
     """Stay armed over a restart of the server, and fail every matching crossing until healed."""
-    fired_min: Count = 1
+    fired_min: NonNegativeInt = 1
     """Fires that each occurrence must reach."""
     ttl: PositiveSeconds = Field(default_factory=_ttl)
     """The net: healed at the latest this long after its first fire. Default: `for` + 60 s."""

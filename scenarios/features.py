@@ -12,8 +12,8 @@ from typing import Final, get_args
 
 from pydantic import BaseModel
 
+from scenarios.distributions import Lognormal
 from scenarios.fault import Fault
-from scenarios.laws import Lognormal
 from scenarios.load import Arrivals, Load
 from scenarios.phases import Work
 from scenarios.positions import Path

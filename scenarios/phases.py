@@ -4,26 +4,26 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from scenarios.words import PositiveSeconds, Seconds, Some, Words
+from scenarios.types import PositiveInt, PositiveSeconds, ScenarioTable, Seconds
 
 TRIAL_MAX_S = 3600.0
 
 
-class Warmup(Words):
+class Warmup(ScenarioTable):
     """Ends after `completed` requests; `max` is the longest it may take."""
 
-    completed: Some = 100
+    completed: PositiveInt = 100
     max: PositiveSeconds = 120.0
 
 
-class Work(Words):
+class Work(ScenarioTable):
     """A trial counted in completed requests; `max` is the longest it may take."""
 
-    completed: Some
+    completed: PositiveInt
     max: PositiveSeconds = TRIAL_MAX_S
 
 
-class Quiesce(Words):
+class Quiesce(ScenarioTable):
     """Stop the load every so often, wait until the target is idle (at most `max`), audit, go on."""
 
     every: PositiveSeconds
@@ -32,7 +32,7 @@ class Quiesce(Words):
 
 def time_or_table(value: Any) -> str:
     """Which of the two forms a value has, so that only that form's problems are reported."""
-    return "<work>" if isinstance(value, dict | Words) else "<time>"
+    return "<work>" if isinstance(value, dict | ScenarioTable) else "<time>"
 
 
 TimeOrWork = Annotated[
@@ -40,7 +40,7 @@ TimeOrWork = Annotated[
 ]
 
 
-class Phases(Words):
+class Phases(ScenarioTable):
     """How long each part lasts. Load runs from the start of warmup to the end of recovery."""
 
     warmup: Warmup = Warmup()

@@ -25,7 +25,7 @@ _SCALAR: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextRange:
     """Half-open range of characters in the text."""
 
     start: int
@@ -33,25 +33,25 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Location:
     """Where a path was given: its key, and its value (for a table with a header, the header's key again)."""
 
-    key: Span
-    value: Span
+    key: TextRange
+    value: TextRange
 
 
-def locate(text: str) -> dict[Path, Spot]:
+def locate(text: str) -> dict[Path, Location]:
     """Every path of a valid TOML document (line ends are "\\n") with its place."""
     scanner = _Scanner(text)
     scanner.document()
-    return scanner.spots
+    return scanner.locations
 
 
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.spots: dict[Path, Spot] = {}
+        self.locations: dict[Path, Location] = {}
         self.lengths: dict[Path, int] = {}  # of arrays of tables, so that [a.b] after [[a]] goes to the last a
 
     def document(self) -> None:
@@ -75,10 +75,10 @@ class _Scanner:
             path = (*path, name)
             if depth == len(keys) and brackets == 2:
                 self.lengths[path] = self.lengths.get(path, 0) + 1
-            self.spots.setdefault(path, Spot(span, span))
+            self.locations.setdefault(path, Location(span, span))
             if path in self.lengths:
                 path = (*path, self.lengths[path] - 1)
-                self.spots.setdefault(path, Spot(span, span))
+                self.locations.setdefault(path, Location(span, span))
         return path
 
     def _pair(self, table: Path) -> None:
@@ -88,16 +88,16 @@ class _Scanner:
         path = table
         for name, span in keys[:-1]:
             path = (*path, name)
-            self.spots.setdefault(path, Spot(span, span))
+            self.locations.setdefault(path, Location(span, span))
         name, span = keys[-1]
         path = (*path, name)
         start = self.at
         self._value(path)
-        self.spots[path] = Spot(span, Span(start, self.at))
+        self.locations[path] = Location(span, TextRange(start, self.at))
 
-    def _key(self) -> list[tuple[str, Span]]:
+    def _key(self) -> list[tuple[str, TextRange]]:
         """The parts of a dotted key; stands on "=" or "]" afterwards."""
-        parts: list[tuple[str, Span]] = []
+        parts: list[tuple[str, TextRange]] = []
         while True:
             self._skip(_SPACE)
             match = _BARE_KEY.match(self.text, self.at)
@@ -107,7 +107,7 @@ class _Scanner:
                 name = str(tomllib.loads(f"key = {match[0]}")["key"])
             else:
                 name = match[0]
-            parts.append((name, Span(match.start(), match.end())))
+            parts.append((name, TextRange(match.start(), match.end())))
             self.at = match.end()
             self._skip(_SPACE)
             if not self.text.startswith(".", self.at):
@@ -135,8 +135,8 @@ class _Scanner:
                 return
             start = self.at
             self._value((*path, index))
-            span = Span(start, self.at)
-            self.spots[(*path, index)] = Spot(span, span)
+            span = TextRange(start, self.at)
+            self.locations[(*path, index)] = Location(span, span)
             index += 1
             self._skip(_BLANK)
             if self.text[self.at] == ",":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scenarios.positions import Path, Span, Spot
+from scenarios.positions import Location, Path, TextRange
 
 WIDTH_MAX: Final = 100
 FULL_MAX: Final = 6
@@ -50,7 +50,7 @@ class Problem:
             (headline, f"{self.line:>{gutter}} | {shown}", f"{'':>{gutter}} | {caret} {self.remedy}".rstrip())
         )
 
-    def brief(self) -> str:
+    def summary_line(self) -> str:
         """The same in one line."""
         given = f" {self.given}" if self.given else ""
         line = f"  {self.line}:{self.col} {self.key}{given} ({self.remedy or self.rule})"
@@ -70,27 +70,27 @@ class ScenarioProblems(Exception):
         full, rest = self.problems[:FULL_MAX], self.problems[FULL_MAX:]
         blocks = [problem.render() for problem in full]
         if rest:
-            blocks += [f"{len(rest)} more:", *(problem.brief() for problem in rest)]
+            blocks += [f"{len(rest)} more:", *(problem.summary_line() for problem in rest)]
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         return "\n".join([*blocks, f"{count}; nothing was started"])
 
 
 @dataclass(frozen=True)
-class Source:
+class ScenarioText:
     """The text of a scenario file with the place of everything in it."""
 
     path: str
     text: str
-    spots: dict[Path, Spot] = field(default_factory=dict, repr=False)
+    locations: dict[Path, Location] = field(default_factory=dict, repr=False)
 
     def problem(self, at: Path, rule: str, remedy: str = "", *, on_key: bool = False) -> Problem:
         """A problem with the value at this path, or with its key; the nearest table when it is not in the file."""
         known = at
-        while known and known not in self.spots:
+        while known and known not in self.locations:
             known = known[:-1]
-        if known not in self.spots:  # a key of the top level that is not there
+        if known not in self.locations:  # a key of the top level that is not there
             return Problem(self.path, 1, 1, show_path(at), "", printable(rule), printable(remedy))
-        spot = self.spots[known]
+        spot = self.locations[known]
         on_key = on_key or known != at
         given = "" if on_key else self.shown(spot.value)
         return self._problem(spot.key if on_key else spot.value, show_path(at), given, rule, remedy)
@@ -104,12 +104,12 @@ class Source:
         problem = self.problem(at, "")
         return problem.line, problem.col
 
-    def shown(self, span: Span) -> str:
+    def shown(self, span: TextRange) -> str:
         """The text of a span on one short line."""
         text = printable(self.text[span.start : span.end].split("\n")[0])
         return text if len(text) <= 60 and "\n" not in self.text[span.start : span.end] else text[:57] + "..."
 
-    def _problem(self, span: Span, key: str, given: str, rule: str, remedy: str) -> Problem:
+    def _problem(self, span: TextRange, key: str, given: str, rule: str, remedy: str) -> Problem:
         line = self.text.count("\n", 0, span.start) + 1
         begin = self.text.rfind("\n", 0, span.start) + 1
         end = self.text.find("\n", begin)

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from scenarios import complaints, rules
-from scenarios.complaints import Finding
+from scenarios import pydantic_errors, rules
 from scenarios.positions import Path, locate
-from scenarios.problems import Problem, ScenarioProblems, Source
-from scenarios.rules import Vocabulary
+from scenarios.problems import Problem, ScenarioProblems, ScenarioText
+from scenarios.pydantic_errors import BrokenRule
+from scenarios.rules import KnownNames
 from scenarios.schema import Scenario
 from scenarios.traces import TraceFolders
-from scenarios.words import KEYS
+from scenarios.types import KEYS
 
 SIZE_MAX: Final = 1_000_000  # a scenario is a page of words; more is another file given by mistake
 
@@ -28,10 +28,10 @@ class Document:
     """A scenario and its text: `source.problem(path, ...)` points at what a later part can't serve."""
 
     scenario: Scenario
-    source: Source
+    source: ScenarioText
 
 
-def read(path: str | FilePath, known: Vocabulary | None = None, environ: Mapping[str, str] | None = None) -> Scenario:
+def read(path: str | FilePath, known: KnownNames | None = None, environ: Mapping[str, str] | None = None) -> Scenario:
     """The scenario of a file. `trace.file` comes out as the path that was found.
 
     `known`: the fault points and marks that exist; without it their names are not checked. `environ`: where
@@ -41,7 +41,7 @@ def read(path: str | FilePath, known: Vocabulary | None = None, environ: Mapping
 
 
 def read_document(
-    path: str | FilePath, known: Vocabulary | None = None, environ: Mapping[str, str] | None = None
+    path: str | FilePath, known: KnownNames | None = None, environ: Mapping[str, str] | None = None
 ) -> Document:
     """`read`, keeping the text so that later refusals can point into it."""
     text = _text_of(FilePath(path))
@@ -50,18 +50,18 @@ def read_document(
 
 
 def read_text(
-    text: str, path: str = "<scenario>", known: Vocabulary | None = None, folders: TraceFolders | None = None
+    text: str, path: str = "<scenario>", known: KnownNames | None = None, folders: TraceFolders | None = None
 ) -> Document:
     """`read_document` for text in memory; without `folders` trace files are not looked for."""
     text = text.replace("\r\n", "\n")
     raw = _parse(text, path)
-    source = Source(path, text, locate(text))
+    source = ScenarioText(path, text, locate(text))
     keys: dict[int, tuple[str, ...]] = {}
-    found: list[Finding] = []
+    found: list[BrokenRule] = []
     try:
         scenario: Scenario | None = Scenario.model_validate(raw, context={KEYS: keys})
     except ValidationError as error:
-        found = complaints.findings(error, raw, keys)
+        found = pydantic_errors.broken_rules(error, raw, keys)
         scenario = _best_effort(raw, found)
     trace_files: dict[int, str] = {}
     if scenario is not None:
@@ -69,7 +69,9 @@ def read_text(
         checked = list(rules.broken_rules(scenario, known, folders, trace_files))
         found += [each for each in checked if not any(_inside(at, broken) for at in (each.path, *each.about))]
     if found:
-        raise ScenarioProblems([source.problem(f.path, f.rule, f.remedy, on_key=f.on_key) for f in _once(found)])
+        raise ScenarioProblems(
+            [source.problem(f.path, f.rule, f.remedy, on_key=f.on_key) for f in _deduplicated(found)]
+        )
     assert scenario is not None
     return Document(_with_traces(scenario, trace_files), source)
 
@@ -97,7 +99,7 @@ _AT: Final = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document
 
 
 def _parse(text: str, path: str) -> dict[str, Any]:
-    source = Source(path, text)
+    source = ScenarioText(path, text)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -143,28 +145,28 @@ _FILLERS: Final[dict[str, Any]] = {
 }
 
 
-def _best_effort(raw: dict[str, Any], found: list[Finding]) -> Scenario | None:
+def _best_effort(raw: dict[str, Any], found: list[BrokenRule]) -> Scenario | None:
     """The scenario with its broken values left out, so that rules between keys can report in the same pass.
 
     Rules that would judge a value we made up are moot: their path lies in a broken one.
     """
-    mended = copy.deepcopy(raw)
+    repaired = copy.deepcopy(raw)
     for _ in range(4):
         for each in sorted(found, key=lambda finding: len(finding.path)):
-            _mend(mended, each.path)
+            _repair(repaired, each.path)
         keys: dict[int, tuple[str, ...]] = {}
         try:
-            return Scenario.model_validate(mended, context={KEYS: keys})
+            return Scenario.model_validate(repaired, context={KEYS: keys})
         except ValidationError as error:
-            found = complaints.findings(error, mended, keys)
+            found = pydantic_errors.broken_rules(error, repaired, keys)
     return None
 
 
-def _mend(mended: dict[str, Any], path: Path) -> None:
+def _repair(repaired: dict[str, Any], path: Path) -> None:
     """Drop the value at this path; put a filler where the key was missing. Lists keep their length."""
     if not path:
         return
-    table: Any = mended
+    table: Any = repaired
     for step in path[:-1]:
         try:
             table = table[step]
@@ -176,7 +178,7 @@ def _mend(mended: dict[str, Any], path: Path) -> None:
         if isinstance(last, int) and path[0] in ("load", "fault", "check") and len(path) == 2:
             table[last] = {"id": f"filler{last}"}
         else:
-            _mend(mended, path[:-1])
+            _repair(repaired, path[:-1])
     elif isinstance(table, dict) and last in table:
         del table[last]
     elif isinstance(table, dict):
@@ -188,7 +190,7 @@ def _inside(path: Path, broken: set[Path]) -> bool:
     return any(path[:length] in broken for length in range(1, len(path) + 1))
 
 
-def _once(found: list[Finding]) -> Iterator[Finding]:
+def _deduplicated(found: list[BrokenRule]) -> Iterator[BrokenRule]:
     seen: set[tuple[Path, str]] = set()
     for each in found:
         if (each.path, each.rule) not in seen:

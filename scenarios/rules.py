@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from scenarios import metrics, rules_fault, rules_load, rules_target
-from scenarios.complaints import Finding
 from scenarios.expr import parse_condition
 from scenarios.load import Load
 from scenarios.phases import Work
 from scenarios.positions import Path
+from scenarios.pydantic_errors import BrokenRule
 from scenarios.schema import Scenario
 from scenarios.traces import TraceFolders, TraceProblem, sniff
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class KnownNames:
     """Names that only the runtime knows: its fault points with their actions, and the marks it counts.
     `marks` = None: not checked, as for a runtime that isn't ours."""
 
@@ -24,8 +24,8 @@ class Vocabulary:
 
 
 def broken_rules(
-    scenario: Scenario, known: Vocabulary | None, folders: TraceFolders | None, trace_files: dict[int, str]
-) -> Iterator[Finding]:
+    scenario: Scenario, known: KnownNames | None, folders: TraceFolders | None, trace_files: dict[int, str]
+) -> Iterator[BrokenRule]:
     """Every broken rule; `trace_files` is filled with the path of each load's trace."""
     yield from _unique(scenario)
     yield from _references(scenario)
@@ -41,7 +41,7 @@ def broken_rules(
         yield from _traces(scenario, folders, trace_files)
 
 
-def _unique(scenario: Scenario) -> Iterator[Finding]:
+def _unique(scenario: Scenario) -> Iterator[BrokenRule]:
     tables: tuple[tuple[Path, str, list[str]], ...] = (
         (("load",), "id", [load.id for load in scenario.load]),
         (("fault",), "id", [fault.id for fault in scenario.fault]),
@@ -51,7 +51,7 @@ def _unique(scenario: Scenario) -> Iterator[Finding]:
         for index, name in enumerate(names):
             if name in names[:index]:
                 first = names.index(name)
-                yield Finding(
+                yield BrokenRule(
                     (*path, index, key),
                     f'"{name}" is already the {key} of {path[-1]}[{first}]',
                     "give it another",
@@ -59,7 +59,7 @@ def _unique(scenario: Scenario) -> Iterator[Finding]:
                 )
 
 
-def _references(scenario: Scenario) -> Iterator[Finding]:
+def _references(scenario: Scenario) -> Iterator[BrokenRule]:
     """Every name of a load or group must be one."""
     loads = [load.id for load in scenario.load]
     load_paths: tuple[Path, ...] = tuple(("load", index, "id") for index in range(len(loads)))
@@ -89,15 +89,15 @@ def _references(scenario: Scenario) -> Iterator[Finding]:
                 yield _missing(path, "target.groups name", name, allowed, group_paths)
 
 
-def _missing(path: Path, kind: str, name: str, known: Collection[str], about: tuple[Path, ...]) -> Finding:
-    return Finding(path, f'no {kind} "{name}"', did_you_mean(name, known), about=about)
+def _missing(path: Path, kind: str, name: str, known: Collection[str], about: tuple[Path, ...]) -> BrokenRule:
+    return BrokenRule(path, f'no {kind} "{name}"', did_you_mean(name, known), about=about)
 
 
-def _phases(scenario: Scenario) -> Iterator[Finding]:
+def _phases(scenario: Scenario) -> Iterator[BrokenRule]:
     phases = scenario.phases
     trial_path: Path = ("phases", "trial")
     if phases.quiesce is not None and isinstance(phases.trial, float) and phases.quiesce.every >= phases.trial:
-        yield Finding(
+        yield BrokenRule(
             ("phases", "quiesce", "every"),
             "the trial ends before the first quiesce",
             "shorten every, or leave quiesce out",
@@ -105,7 +105,7 @@ def _phases(scenario: Scenario) -> Iterator[Finding]:
         )
     if not any(_completes(load) for load in scenario.load):
         what = trial_path if isinstance(phases.trial, Work) else ("phases", "warmup")
-        yield Finding(
+        yield BrokenRule(
             what,
             "it is counted in completed requests, and no load completes any",
             "add a load without cancel = 1",
@@ -118,22 +118,22 @@ def _completes(load: Load) -> bool:
     return load.malformed < 1 and abs(cancelled - 1) > 1e-9  # above 1 is another rule's
 
 
-def _checks(scenario: Scenario) -> Iterator[Finding]:
+def _checks(scenario: Scenario) -> Iterator[BrokenRule]:
     fault_ids = [fault.id for fault in scenario.fault]
     fault_paths: tuple[Path, ...] = tuple(("fault", index, "id") for index in range(len(fault_ids)))
     probes = [load.id for load in scenario.load if load.probe]
     for index, check in enumerate(scenario.check):
         path: Path = ("check", index)
         if check.load and check.group:
-            yield Finding((*path, "group"), "a check names a load or a group, not both", "leave one out")
+            yield BrokenRule((*path, "group"), "a check names a load or a group, not both", "leave one out")
         places = ("outside", "all", *fault_ids)
         if check.where not in places:
             cure = did_you_mean(check.where, places)
-            yield Finding((*path, "where"), f'no fault "{check.where}"', cure, about=fault_paths)
+            yield BrokenRule((*path, "where"), f'no fault "{check.where}"', cure, about=fault_paths)
         metric = metrics.METRICS[parse_condition(check.that).metric]
         for key in ("load", "group"):
             if getattr(check, key) and not metric.of_load:
-                yield Finding(
+                yield BrokenRule(
                     (*path, key),
                     f"{metric.name} belongs to the whole run, not to a {key}",
                     f"leave {key} out",
@@ -148,26 +148,28 @@ def _checks(scenario: Scenario) -> Iterator[Finding]:
             where: Path = (*path, "load") if check.load else (*path, "that")
             loads: tuple[Path, ...] = tuple(("load", at, "probe") for at in range(len(scenario.load)))
             about: tuple[Path, ...] = ((*path, "load"), (*path, "that"), *loads)
-            yield Finding(where, "drift is judged on a probe stream", cure, about)
+            yield BrokenRule(where, "drift is judged on a probe stream", cure, about)
 
 
-def _names(scenario: Scenario, known: Vocabulary) -> Iterator[Finding]:
+def _names(scenario: Scenario, known: KnownNames) -> Iterator[BrokenRule]:
     for index, fault in enumerate(scenario.fault):
         path: Path = ("fault", index, "do")
         do = fault.parsed
         if do.point not in known.points:
-            yield Finding(path, f'no point "{do.point}"', did_you_mean(do.point, known.points) + " (seatrial faults)")
+            yield BrokenRule(
+                path, f'no point "{do.point}"', did_you_mean(do.point, known.points) + " (seatrial faults)"
+            )
         elif do.action not in known.points[do.point]:
             actions = known.points[do.point]
-            yield Finding(path, f'{do.point} has no action "{do.action}"', did_you_mean(do.action, actions))
+            yield BrokenRule(path, f'{do.point} has no action "{do.action}"', did_you_mean(do.action, actions))
         for number, mark in enumerate(fault.expect.marks):
             if known.marks is not None and mark not in known.marks:
-                yield Finding(
+                yield BrokenRule(
                     ("fault", index, "expect", "marks", number), f'no mark "{mark}"', did_you_mean(mark, known.marks)
                 )
 
 
-def _traces(scenario: Scenario, folders: TraceFolders, trace_files: dict[int, str]) -> Iterator[Finding]:
+def _traces(scenario: Scenario, folders: TraceFolders, trace_files: dict[int, str]) -> Iterator[BrokenRule]:
     for index, load in enumerate(scenario.load):
         if load.trace is None:
             continue
@@ -176,13 +178,13 @@ def _traces(scenario: Scenario, folders: TraceFolders, trace_files: dict[int, st
         if found is None:
             looked = ", ".join(str(each) for each in folders.candidates(load.trace.file))
             cure = "put it there, or set SEATRIAL_DATA to its folder"
-            yield Finding(path, f"no such trace; looked for {looked}", cure)
+            yield BrokenRule(path, f"no such trace; looked for {looked}", cure)
             continue
         try:
             sniff(found)
             trace_files[index] = str(found)
         except TraceProblem as problem:
-            yield Finding(path, f"not a trace we read: {problem}", "Azure LLM inference CSV or Mooncake JSONL")
+            yield BrokenRule(path, f"not a trace we read: {problem}", "Azure LLM inference CSV or Mooncake JSONL")
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

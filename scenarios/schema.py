@@ -14,7 +14,18 @@ from scenarios.fault import Fault
 from scenarios.load import Load
 from scenarios.phases import Phases
 from scenarios.target import Target
-from scenarios.words import PLAIN, Bytes, Count, PerSecond, PositiveSeconds, Rows, Share, Some, Word, Words
+from scenarios.types import (
+    PLAIN,
+    ByteSize,
+    NonEmptyStr,
+    NonNegativeInt,
+    PerSecond,
+    PositiveInt,
+    PositiveSeconds,
+    ScenarioTable,
+    Share,
+    TupleOf,
+)
 
 
 def _that(text: str) -> str:
@@ -27,7 +38,7 @@ def _abort(text: str) -> str:
     return " ".join(text.split())
 
 
-class Canary(Words):
+class Canary(ScenarioTable):
     """A fixed request whose answer is known: wrong tokens show corruption."""
 
     every: PositiveSeconds = 5.0
@@ -37,16 +48,16 @@ class Canary(Words):
     """Share of canaries that must have been compared."""
 
 
-class Check(Words):
+class Check(ScenarioTable):
     """One thing that must hold."""
 
     that: Annotated[str, AfterValidator(_that), Field(json_schema_extra={"examples": ["ttft.p99 < 800ms"]})]
     """"metric[.stat] op value"."""
-    load: Word | None = None
+    load: NonEmptyStr | None = None
     """Only this load's requests."""
-    group: Word | None = None
+    group: NonEmptyStr | None = None
     """Only this group's requests."""
-    where: Word = "outside"
+    where: NonEmptyStr = "outside"
     """`outside` fault windows, `all`, or the id of a fault: inside its windows."""
     level: Literal["required", "observe"] = "required"
     """`observe` is shown and never decides."""
@@ -66,38 +77,38 @@ class Check(Words):
         return expr.parse_condition(self.that)
 
 
-class Limits(Words):
+class Limits(ScenarioTable):
     """What the run may spend. All of them are required when the target is not on this machine."""
 
-    requests: Some | None = None
-    tokens: Some | None = None
+    requests: PositiveInt | None = None
+    tokens: PositiveInt | None = None
     rate: PerSecond | None = None
-    in_flight: Some | None = None
+    in_flight: PositiveInt | None = None
     wall: PositiveSeconds | None = None
-    disk: Bytes = 4 * 2**30
+    disk: ByteSize = 4 * 2**30
 
 
-class Scenario(Words):
+class Scenario(ScenarioTable):
     """One trial. `name` and `means` head every report: `means` is what a FAIL would mean."""
 
     schema_: Literal[1] = Field(alias="schema")
     """Version of this format."""
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
     """Names the run directory and the nightly series."""
-    means: Word
+    means: NonEmptyStr
     """What a FAIL of this scenario would mean, in one sentence."""
-    seed: Count = 0
+    seed: NonNegativeInt = 0
     """Every draw of the run follows from it."""
     drive: Literal["live", "virtual"] = "live"
     """`virtual`: the same engine over a simulated device and clock."""
     target: Target = Target()
     phases: Phases
-    load: Annotated[Rows[Load], Field(min_length=1)]
+    load: Annotated[TupleOf[Load], Field(min_length=1)]
     canary: Canary = Canary()
-    fault: Rows[Fault] = ()
-    check: Rows[Check] = ()
+    fault: TupleOf[Fault] = ()
+    check: TupleOf[Check] = ()
     limits: Limits = Limits()
-    abort: Rows[Annotated[str, AfterValidator(_abort)]] = ()
+    abort: TupleOf[Annotated[str, AfterValidator(_abort)]] = ()
     """"metric op value for duration": ends the run early."""
 
     @classmethod

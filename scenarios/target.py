@@ -4,23 +4,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator
 
-from scenarios.units import Refused
-from scenarios.words import PositiveSeconds, Rows, Share, Some, Word, Words
+from scenarios.types import NonEmptyStr, PositiveInt, PositiveSeconds, ScenarioTable, Share, TupleOf
+from scenarios.units import InvalidValue
 
 
 def _knob(value: object) -> str | int | float | bool:
     if isinstance(value, str | int | float | bool):
         return value
-    raise Refused("a knob is a string, a number, true or false")
+    raise InvalidValue("a knob is a string, a number, true or false")
 
 
 Knob = Annotated[str | int | float | bool, PlainValidator(_knob)]
 
 
-class Group(Words):
+class Group(ScenarioTable):
     """One tenant. Shares are of the KV blocks."""
 
-    name: Word
+    name: NonEmptyStr
     guarantee: Share = 0.0
     """Share that no other group can take."""
     hard: Share | None = None
@@ -29,32 +29,32 @@ class Group(Words):
     """Share above which its blocks are borrowed, and go first."""
     priority: int = 0
     """Only a strictly higher priority may preempt."""
-    key_env: Word | None = None
+    key_env: NonEmptyStr | None = None
     """Name of the environment variable that holds this group's key."""
 
 
-class Target(Words):
+class Target(ScenarioTable):
     """Nothing set: the built-in runtime with its embedded model."""
 
     kind: Literal["builtin", "command", "url"] = "builtin"
     """`builtin`: our runtime; `command`: we start it and own its process; `url`: it runs already."""
-    command: Rows[Word] = ()
+    command: TupleOf[NonEmptyStr] = ()
     """Program and arguments, never through a shell."""
-    url: Word | None = None
+    url: NonEmptyStr | None = None
     """Where it serves, such as "http://127.0.0.1:8000"."""
-    model: Word | None = None
+    model: NonEmptyStr | None = None
     """Model name of the requests; for `builtin` a Hugging Face directory."""
-    key_env: Word | None = None
+    key_env: NonEmptyStr | None = None
     """Name of the environment variable that holds the key; never the key itself."""
-    metrics: Word | None = None
+    metrics: NonEmptyStr | None = None
     """URL of its Prometheus metrics."""
     metrics_preset: Literal["vllm", "sglang"] = "vllm"
     """Whose metric names it uses."""
-    pid: Some | None = None
+    pid: PositiveInt | None = None
     """Process to watch when we did not start it."""
     knobs: dict[str, Knob] = Field(default_factory=dict)
     """Settings handed to the target as they are, such as kv_blocks = 512."""
-    groups: Rows[Group] = ()
+    groups: TupleOf[Group] = ()
     """Tenants; none: everything is one group."""
     ready_max: PositiveSeconds = 120.0
     """Longest time from start to ready."""

@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from scenarios.laws import Uniform
+from scenarios.distributions import Uniform
 from scenarios.load import Load, Trace
 
 AZURE_HEADER: Final = "TIMESTAMP,ContextTokens,GeneratedTokens"
 HASH_BLOCK_TOKENS: Final = 512  # of the Mooncake release: one hash id stands for so many prompt tokens
-NS: Final = 1_000_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
 class TraceProblem(ValueError):
@@ -87,7 +87,7 @@ def read_trace(path: Path) -> Iterator[TraceRow]:
         if stamp_ns < last_ns:
             raise TraceProblem(f"{path}:{number}: the stamp lies before the row above; sort the file by time")
         last_ns = stamp_ns
-        yield TraceRow((stamp_ns - first_ns) / NS, prompt, output, hash_ids)
+        yield TraceRow((stamp_ns - first_ns) / NS_PER_S, prompt, output, hash_ids)
     if first_ns is None:
         raise TraceProblem(f"{path}: the trace has no rows")
 
@@ -110,8 +110,11 @@ def describe(load: Load) -> dict[str, object]:
     for row in read_trace(Path(trace.file)):
         rows += 1
         clamped += any(
-            _scaled(tokens, trace.token_scale, law) != _scaled(tokens, trace.token_scale, None)
-            for tokens, law in ((row.prompt_tokens, load.prompt_tokens), (row.output_tokens, load.output_tokens))
+            _scaled(tokens, trace.token_scale, distribution) != _scaled(tokens, trace.token_scale, None)
+            for tokens, distribution in (
+                (row.prompt_tokens, load.prompt_tokens),
+                (row.output_tokens, load.output_tokens),
+            )
         )
         gap_s = (row.t_s - last_s) * trace.time_scale
         kept_s = _gap_s(row.t_s - last_s, trace)
@@ -188,7 +191,7 @@ def _azure(line: str) -> tuple[int, int, int, tuple[int, ...]]:
         raise ValueError(f'"{cells[0]}" is no stamp such as 2023-11-16 18:17:03.9799600')
     # datetime keeps 6 digits and the trace has 7, so the fraction is read apart
     whole_s = int(datetime.fromisoformat(stamp[1]).replace(tzinfo=UTC).timestamp())
-    return whole_s * NS + int((stamp[2] or "0").ljust(9, "0")), _whole(cells[1]), _whole(cells[2]), ()
+    return whole_s * NS_PER_S + int((stamp[2] or "0").ljust(9, "0")), _whole(cells[1]), _whole(cells[2]), ()
 
 
 def _mooncake(line: str) -> tuple[int, int, int, tuple[int, ...]]:
@@ -220,5 +223,5 @@ def _scaled(tokens: int, scale: float, clamp: object) -> int:
     return min(max(scaled, clamp.low), clamp.high) if isinstance(clamp, Uniform) else scaled
 
 
-def _clamp_of(law: object) -> list[int] | None:
-    return [law.low, law.high] if isinstance(law, Uniform) else None
+def _clamp_of(distribution: object) -> list[int] | None:
+    return [distribution.low, distribution.high] if isinstance(distribution, Uniform) else None

@@ -32,7 +32,7 @@ _OTHER_SIZES: Final = {"k": "KiB", "kb": "KiB", "kib": "KiB", "m": "MiB", "mb": 
 _PARTS: Final = re.compile(rf"^\s*(-?{NUMBER})\s*(.*?)\s*$")
 
 
-class Refused(ValueError):
+class InvalidValue(ValueError):
     """One value that the schema does not take: `rule` says what is allowed, `remedy` what to write instead."""
 
     def __init__(self, rule: str, remedy: str = "") -> None:
@@ -46,7 +46,7 @@ def parse_seconds(value: object) -> float:
     if isinstance(value, str) and re.match(DURATION_PATTERN, value):
         number, unit = _split(value)
         return _finite(number * SECONDS[unit])
-    raise Refused("a time is a number and its unit: ms, s, m or h", _remedy(value, _OTHER_TIMES, "s", SECONDS))
+    raise InvalidValue("a time is a number and its unit: ms, s, m or h", _remedy(value, _OTHER_TIMES, "s", SECONDS))
 
 
 def parse_bytes(value: object) -> int:
@@ -54,7 +54,7 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, str) and re.match(SIZE_PATTERN, value):
         number, unit = _split(value)
         return round(_finite(number * BYTES[unit]))
-    raise Refused("a size is a number and its unit: KiB, MiB or GiB", _remedy(value, _OTHER_SIZES, "MiB", BYTES))
+    raise InvalidValue("a size is a number and its unit: KiB, MiB or GiB", _remedy(value, _OTHER_SIZES, "MiB", BYTES))
 
 
 def parse_rate(value: object) -> float:
@@ -63,8 +63,8 @@ def parse_rate(value: object) -> float:
         rate = _finite(float(value.removesuffix("/s")))
         if rate > 0:
             return rate
-        raise Refused("a rate is above 0", 'write "0.1/s", or leave the load out')
-    raise Refused('a rate is per second, such as "6/s"', _rate_remedy(value))
+        raise InvalidValue("a rate is above 0", 'write "0.1/s", or leave the load out')
+    raise InvalidValue('a rate is per second, such as "6/s"', _rate_remedy(value))
 
 
 def parse_rates(value: object) -> float | tuple[float, float]:
@@ -72,10 +72,10 @@ def parse_rates(value: object) -> float | tuple[float, float]:
     if not isinstance(value, str) or ".." not in value:
         return parse_rate(value)
     if not re.match(RATES_PATTERN, value):
-        raise Refused('a range of rates is "low/s..high/s"', 'write it such as "1/s..6/s"')
+        raise InvalidValue('a range of rates is "low/s..high/s"', 'write it such as "1/s..6/s"')
     low, high = (_finite(float(part.removesuffix("/s"))) for part in value.split(".."))
     if low >= high:
-        raise Refused("the first rate of a range is the lower one", f'write "{high:g}/s..{low:g}/s"')
+        raise InvalidValue("the first rate of a range is the lower one", f'write "{high:g}/s..{low:g}/s"')
     return low, high
 
 
@@ -86,10 +86,10 @@ def parse_share(value: object) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         share = float(value)
     else:
-        raise Refused('a share is a number from 0 to 1 or a percentage such as "5%"')
+        raise InvalidValue('a share is a number from 0 to 1 or a percentage such as "5%"')
     if not 0 <= share <= 1:
         hint = f'for {share:g} % write "{share:g}%"' if 1 < share <= 100 and not isinstance(value, str) else ""
-        raise Refused("a share lies from 0 to 1 (0% to 100%)", hint)
+        raise InvalidValue("a share lies from 0 to 1 (0% to 100%)", hint)
     return share
 
 
@@ -124,7 +124,7 @@ def _split(text: str) -> tuple[float, str]:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise Refused("the number is too large")
+        raise InvalidValue("the number is too large")
     return value
 
 

@@ -107,7 +107,7 @@ def _gone(context: JudgeContext) -> list[Evidence]:
     answered = np.flatnonzero(requests.ok)
     if not len(answered) or context.cut_short == "no phase was recorded":
         return []
-    early = context.spans("warmup", "baseline")
+    early = context.intervals("warmup", "baseline")
     if early and not any((requests.ok & (requests.end_ns <= end_ns)).any() for _, end_ns in early):
         return []  # never a good baseline: `answered` has it
     after = np.flatnonzero(requests.sent & (requests.sent_ns > requests.end_ns[answered].max()))

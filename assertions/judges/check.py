@@ -14,7 +14,7 @@ from assertions.expected_counts import expected_count, remedies
 from assertions.expression import Expression
 from assertions.formatting import amount, between, since_start
 from assertions.judges import drift, leak
-from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, spans_of
+from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, where_intervals
 from assertions.measurements import measure
 from assertions.plan_view import Check, PlanView
 from assertions.verdict import Evidence, Judged, State
@@ -145,8 +145,8 @@ def _quantile(context: JudgeContext, check: Check, parsed: Expression, values: V
 
 def _values(context: JudgeContext, check: Check, parsed: Expression) -> Values:
     if parsed.metric == "itl":
-        spans, out = spans_of(context, check.where)
-        return gaps(context, chosen_loads(context.plan, check), spans, out)
+        intervals, out = where_intervals(context, check.where)
+        return gaps(context, chosen_loads(context.plan, check), intervals, out)
     return latencies(context, parsed.metric, chosen(context, check))
 
 
@@ -156,7 +156,7 @@ def _per_phase(context: JudgeContext, check: Check, parsed: Expression) -> dict[
         return {}
     mask, intended, found = chosen(context, check), context.history.requests.intended_ns, {}
     for phase in ("baseline", "trial", "recovery"):
-        values = latencies(context, parsed.metric, mask & inside(intended, context.spans(phase)))
+        values = latencies(context, parsed.metric, mask & inside(intended, context.intervals(phase)))
         if values.n >= 1 / (1 - parsed.quantile):
             found[phase] = values.quantile(parsed.quantile)
     return found

@@ -13,7 +13,7 @@ from assertions import periods, stats
 from assertions.context import Judge, JudgeContext, Missing
 from assertions.expression import Expression
 from assertions.formatting import between, duration, seconds
-from assertions.latency import Values, gaps, latencies, spans_of
+from assertions.latency import Values, gaps, latencies, where_intervals
 from assertions.periods import PERIODS_MIN
 from assertions.plan_view import Check, PlannedLoad, PlanView
 from assertions.verdict import Judged, Level, State
@@ -93,8 +93,8 @@ def _block(context: JudgeContext, metric: str, check: Check, start_ns: float, en
     grid = np.linspace(start_ns, end_ns, 200, endpoint=False)
     kept = float(periods.quiet(context, grid).mean())
     if metric == "itl":
-        spans, out = spans_of(context, "outside")
-        values = gaps(context, frozenset(_probes(context.plan, check)), spans, out)
+        intervals, out = where_intervals(context, "outside")
+        values = gaps(context, frozenset(_probes(context.plan, check)), intervals, out)
         here = inside(values.t_ns, [(start_ns, end_ns - 1)])
         return Values(values.seconds[here], values.weight[here], values.t_ns[here]), kept
     mask = requests.load.among(*_probes(context.plan, check)) & ~context.touched

@@ -20,8 +20,8 @@ def decide(context: JudgeContext) -> Judged:
     figures: dict[str, float] = {}
     told: dict[str, Evidence] = {}
     for phase in MEASURED:
-        spans = context.spans(phase)
-        mask = context.measured & inside(context.history.requests.intended_ns, spans)
+        intervals = context.intervals(phase)
+        mask = context.measured & inside(context.history.requests.intended_ns, intervals)
         texts = []
         for metric in METRICS:
             values = latencies(context, metric, mask)
@@ -33,7 +33,7 @@ def decide(context: JudgeContext) -> Judged:
             each = ", ".join(f"p{q} {seconds(value)}" for q, value in found.items())
             texts.append(f"{metric} {each} over {values.n}")
         if texts:
-            told[phase] = Evidence(int(spans[0][0]), None, f"{phase}: {'; '.join(texts)}")
+            told[phase] = Evidence(int(intervals[0][0]), None, f"{phase}: {'; '.join(texts)}")
     if not told:
         because = "no request to measure"
         return Judged(NAME, State.UNKNOWN, because, because=context.cut_short or because, to_decide="more traffic")

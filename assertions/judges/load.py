@@ -117,11 +117,11 @@ def _shortfall(context: JudgeContext) -> list[Evidence]:
 def _promised(context: JudgeContext, load: PlannedLoad) -> float:
     """What the plan promised; of a trace, what it holds for as long as the load really went on."""
     assert load.arrivals_planned is not None
-    ends = [end_ns for _, end_ns in context.spans("recovery")]
-    starts = [start_ns for start_ns, _ in context.spans("warmup")]
+    ends = [end_ns for _, end_ns in context.intervals("recovery")]
+    starts = [start_ns for start_ns, _ in context.intervals("warmup")]
     if load.arrival_counts is None or not ends or not starts:
         return load.arrivals_planned
-    paused_ns = sum(end_ns - start_ns for start_ns, end_ns in context.spans("quiesce"))
+    paused_ns = sum(end_ns - start_ns for start_ns, end_ns in context.intervals("quiesce"))
     return load.arrival_counts.by((ends[-1] - starts[0] - paused_ns) / NS_PER_S)
 
 

@@ -158,7 +158,7 @@ def _work(context: JudgeContext, since_ns: float, until_ns: float) -> dict[str, 
 def _memory(context: JudgeContext) -> dict[str, float]:
     """RSS growth from the start of the trial to the end, told but not judged here: `leak` judges it."""
     memory = context.history.samples("server.rss_anon")
-    trial = context.spans("trial")
+    trial = context.intervals("trial")
     if memory is None or not trial or not len(memory.value):
         return {}
     start = memory.value[memory.t_ns >= trial[0][0]]
@@ -195,7 +195,7 @@ def _metrics(context: JudgeContext) -> Judged:
     quiet = idle_periods(context)
     found = {name: context.history.samples(name) for name in IDLE_SERIES}
     present = {name: samples for name, samples in found.items() if samples is not None and len(samples.value)}
-    if not present or not context.spans("drain"):
+    if not present or not context.intervals("drain"):
         absent = [f"{name} ({s.absent})" for name, s in found.items() if s is not None and s.absent]
         because = "no audit and no gauge at the drain" + (f": {', '.join(absent)}" if absent else "")
         cure = "give metrics, or a target that can be audited"

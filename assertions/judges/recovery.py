@@ -141,11 +141,11 @@ def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
     later = [other.arm_ns for other in context.windows if other.arm_ns > window.end_ns]
     until = min([*later, context.history.end_ns])
     overlapped = any(w is not window and w.arm_ns <= until and w.end_ns > window.end_ns for w in context.windows)
-    starts = context.spans("baseline") or context.spans("trial")
+    starts = context.intervals("baseline") or context.intervals("trial")
     if overlapped or not starts:
         return None
     first_arm = min(w.arm_ns for w in context.windows)
-    base_end = starts[0][1] if context.spans("baseline") else first_arm
+    base_end = starts[0][1] if context.intervals("baseline") else first_arm
     latency = requests.end_ns - requests.intended_ns
     ok = requests.ok & context.measured & _comparable(context)
     before = latency[ok & (requests.intended_ns >= starts[0][0]) & (requests.intended_ns <= base_end)]

@@ -24,7 +24,7 @@ from harness.load.prompt import prompt_text, sha
 from harness.plan.plan import Plan
 from harness.record.canary import CORRUPT_ABOVE, DRIFT_BELOW, Answer
 from harness.record.recorder import Recorder
-from scenarios.arrivals import Ask, arrivals, turns
+from scenarios.arrivals import PlannedRequest, arrivals, turns
 from scenarios.load import Load
 
 TWINS_MAX = 64
@@ -110,7 +110,7 @@ def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:
     return exact_answers(plan, prompts, TWINS_MAX_S)[1] if prompts else {}
 
 
-def _asks(load: Load, seed: int, wanted: set[int]) -> dict[int, Ask]:
+def _asks(load: Load, seed: int, wanted: set[int]) -> dict[int, PlannedRequest]:
     """Rows of a load's plan by number; they come in order, so the last one wanted ends it."""
     if load.arrivals != "closed":
         rows = itertools.takewhile(lambda row: row.n <= max(wanted), arrivals(load, seed))

@@ -9,7 +9,7 @@ from harness.load.exchange import Request
 from harness.load.malformed import malformed_body
 from harness.load.prompt import canary_text, prompt_text, sha
 from harness.load.wire import bearer
-from scenarios.arrivals import Ask
+from scenarios.arrivals import PlannedRequest
 from scenarios.load import Load
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
@@ -33,7 +33,7 @@ class Writer:
         groups = {load.group for load in config.loads} | {config.canary.group if config.canary else None}
         self._keys = {group: bearer(config.key_for(group)) for group in groups}
 
-    def load_request(self, load: Load, ask: Ask) -> Planned:
+    def load_request(self, load: Load, ask: PlannedRequest) -> Planned:
         """The request of a plan row."""
         config, api = self._config, self._config.api_for(load.id)
         text = prompt_text(ask.parts)
@@ -80,7 +80,7 @@ class Writer:
         body: bytes,
         api: str,
         timeout_s: float,
-        ask: Ask | None,
+        ask: PlannedRequest | None,
         sizes: dict[str, object] | None = None,
     ) -> Planned:
         prefix = f"{self._config.run_id}-" if self._config.run_id else ""

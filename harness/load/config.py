@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from harness.load.breaker import OPEN, Manners
 from harness.plan.canary import CanaryConfig
 from scenarios.load import Load
-from scenarios.words import PLAIN
+from scenarios.types import PLAIN
 
 CONFIG_VERSION = 1
 APIS = ("chat", "completions")

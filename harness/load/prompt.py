@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 
-from scenarios.arrivals import Part
+from scenarios.arrivals import PromptPart
 
 # Short words of mixed length, so that BPE tokenizers also see ordinary text.
 _WORDS = (
@@ -22,7 +22,7 @@ _WORDS = (
 _BATCH = 64  # words drawn at once: fixed, so that a longer text of a seed starts with the shorter one
 
 
-def prompt_text(parts: Sequence[Part]) -> str:
+def prompt_text(parts: Sequence[PromptPart]) -> str:
     """The parts' texts in order. Parts of one seed are alike from their start, whatever their length."""
     return "".join(_text(str(part.seed), part.tokens) for part in parts)
 

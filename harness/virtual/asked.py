@@ -13,7 +13,7 @@ from harness.load.cancel import parse_cancel
 from harness.plan.canary import CanaryConfig
 from harness.virtual.client import Asked
 from runtime.device.keyed import prompt_tokens
-from scenarios.arrivals import Arrival, Ask, arrivals, seed_of
+from scenarios.arrivals import Arrival, PlannedRequest, arrivals, seed_of
 from scenarios.load import Load
 
 AHEAD_ROWS = 32
@@ -31,7 +31,7 @@ def open_asked(loads: Sequence[Load], seed: int) -> Iterator[tuple[float, Asked]
         yield from _prompted(batch)
 
 
-def load_asked(load: Load, ask: Ask, prompt: tuple[int, ...]) -> Asked:
+def load_asked(load: Load, ask: PlannedRequest, prompt: tuple[int, ...]) -> Asked:
     """A row of a load with its prompt."""
     parts = "/".join([f"{seed:016x}.{count}" for seed, count in ask.parts])
     return Asked(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from assertions.context import JudgeContext
 from assertions.expected_counts import expected_count
+from assertions.intervals import length, merged, within, without
 from assertions.judge import NeedState, needs
 from assertions.latency import chosen, latencies
 from assertions.plan_view import Check
-from assertions.planned_windows import planned_windows, selected_spans
-from assertions.spans import length, merged, within, without
+from assertions.planned_windows import planned_windows, selected_intervals
 from tests.assertions.recorded import Recorded, S, phases
 
 PHASES = (("warmup", 20.0), ("baseline", 10.0), ("trial", 60.0), ("recovery", 10.0))
@@ -228,7 +228,7 @@ def test_a_poisson_stream_breaks_its_promise_in_one_run_of_a_hundred() -> None:
     plan_view = soak({"id": "f", "at_s": 10.0, "recover_s": 15.0}).plan_view()
     promised = expected_count(plan_view, Check("x"), "e2e")
     assert promised is not None
-    here = selected_spans(plan_view, "outside", ("baseline", "trial", "recovery"))
+    here = selected_intervals(plan_view, "outside", ("baseline", "trial", "recovery"))
     rng, short = random.Random(3), 0
     for _ in range(2000):
         t_s, count = rng.expovariate(4.0), 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scenarios.problems import Problem, ScenarioProblems
 from scenarios.read import read_text
-from scenarios.rules import Vocabulary
+from scenarios.rules import KnownNames
 
 SOUND = """\
 schema = 1
@@ -19,7 +19,7 @@ load = [{ id = "chat", rate = "2/s" }]
 """
 
 
-def problems_of(text: str, known: Vocabulary | None = None) -> list[Problem]:
+def problems_of(text: str, known: KnownNames | None = None) -> list[Problem]:
     """What the reader finds wrong with a text; [] when nothing is."""
     try:
         read_text(text, "s.toml", known)

@@ -6,7 +6,7 @@ from assertions.expression import METRICS as JUDGED
 from assertions.expression import parse as parse_judged
 from scenarios.expr import Condition, parse_abort, parse_condition
 from scenarios.metrics import METRICS, Unit, full_names
-from scenarios.units import Refused
+from scenarios.units import InvalidValue
 
 EXAMPLES = {
     Unit.SECONDS: "800ms",
@@ -53,7 +53,7 @@ def test_a_condition_comes_out_in_the_metrics_own_unit(text: str, condition: Con
     ],
 )
 def test_a_condition_that_cannot_be_read_comes_with_its_remedy(text: str, remedy: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidValue) as refused:
         parse_condition(text)
     assert refused.value.remedy.startswith(remedy), refused.value.remedy
 
@@ -61,9 +61,9 @@ def test_a_condition_that_cannot_be_read_comes_with_its_remedy(text: str, remedy
 def test_an_abort_needs_a_duration_and_a_live_metric() -> None:
     abort = parse_abort("errors.outside > 20% for 2m")
     assert (abort.when.name, abort.when.value, abort.for_s) == ("errors.outside", 0.2, 120.0)
-    with pytest.raises(Refused, match='write "errors > 1% for 30s"'):
+    with pytest.raises(InvalidValue, match='write "errors > 1% for 30s"'):
         parse_abort("errors > 1%")
-    with pytest.raises(Refused, match="only known after the run"):
+    with pytest.raises(InvalidValue, match="only known after the run"):
         parse_abort("leak.fds > 1/h for 10s")
 
 

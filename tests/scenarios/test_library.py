@@ -11,7 +11,7 @@ from runtime.points import catalogue
 from scenarios import library
 from scenarios.problems import ScenarioProblems
 from scenarios.read import read_text
-from scenarios.rules import Vocabulary
+from scenarios.rules import KnownNames
 
 NAMES = (
     "azure-code-replay",
@@ -39,7 +39,7 @@ def test_a_library_scenario_is_sound_short_and_says_what_a_fail_means(name: str)
     known = catalogue()
     points = {point: [action.word for action in known.get(point).actions] for point in known.names()}
     text = library.find(name).read_text(encoding="utf-8")
-    scenario = read_text(text, name, Vocabulary(points)).scenario
+    scenario = read_text(text, name, KnownNames(points)).scenario
     assert scenario.name == name
     assert len(text.splitlines()) <= 60
     assert list(tomllib.loads(text))[:3] == ["schema", "name", "means"]

@@ -262,4 +262,4 @@ def test_a_damaged_scenario_never_breaks_the_reader(data: st.DataObject) -> None
         text = text[:at] + "".join(data.draw(st.lists(_PIECES, max_size=3))) + text[at + cut :]
     for problem in problems_of(text):
         assert problem.render()
-        assert problem.brief()
+        assert problem.summary_line()

@@ -2,14 +2,14 @@
 
 import pytest
 
-from scenarios.rules import Vocabulary
+from scenarios.rules import KnownNames
 from tests.scenarios.documents import SOUND, problems_of
 
 HEAD = 'schema = 1\nname = "s"\nmeans = "m"\n'
 LOAD = 'load = [{ id = "chat", rate = "2/s" }]\n'
 TRIAL = 'phases = { trial = "60s" }\n'
 PROBE = '{ id = "probe", probe = true, rate = "1/s" }'
-KNOWN = Vocabulary({"kv.take": ("oom", "delay"), "device.launch": ("hang",)}, {"kv.preempt", "guard.cancelled"})
+KNOWN = KnownNames({"kv.take": ("oom", "delay"), "device.launch": ("hang",)}, {"kv.preempt", "guard.cancelled"})
 
 
 def load(words: str) -> str:

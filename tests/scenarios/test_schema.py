@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from scenarios.laws import Constant, Uniform
+from scenarios.distributions import Constant, Uniform
 from scenarios.read import read_text
 from scenarios.schema import Scenario
 from tests.scenarios.documents import SOUND

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.units import (
-    Refused,
+    InvalidValue,
     parse_bytes,
     parse_rate,
     parse_rates,
@@ -39,7 +39,7 @@ def test_times_come_out_in_seconds(text: str, seconds: float) -> None:
     ],
 )
 def test_a_time_without_its_unit_is_refused_with_what_to_write(given_value: object, remedy: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidValue) as refused:
         parse_seconds(given_value)
     if given_value == "1h30m":
         assert refused.value.remedy.startswith("write")
@@ -56,7 +56,7 @@ def test_sizes_come_out_in_bytes(text: str, size: int) -> None:
     ("given_value", "remedy"), [("4GB", 'write "4GiB"'), ("64k", 'write "64KiB"'), (5, 'write "5MiB"')]
 )
 def test_decimal_sizes_are_refused(given_value: object, remedy: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidValue) as refused:
         parse_bytes(given_value)
     assert refused.value.remedy == remedy
 
@@ -72,7 +72,7 @@ def test_rates_are_per_second_and_a_range_rises() -> None:
         ("1..6/s", 'write it such as "1/s..6/s"'),
         ("0/s", 'write "0.1/s", or leave the load out'),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(InvalidValue) as refused:
             parse_rates(wrong)
         assert refused.value.remedy == remedy
 
@@ -80,7 +80,7 @@ def test_rates_are_per_second_and_a_range_rises() -> None:
 def test_shares_are_numbers_from_0_to_1_or_percentages() -> None:
     assert (parse_share(0), parse_share(1), parse_share("5%"), parse_share(0.25)) == (0.0, 1.0, 0.05, 0.25)
     for wrong in (1.5, -0.1, "101%", "5", True, float("nan"), None):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidValue):
             parse_share(wrong)
 
 

@@ -18,7 +18,7 @@ from harness.load.prompt import canary_text, prompt_text, sha
 from harness.load.selfaudit import SelfAudit, resident_bytes
 from harness.load.spool import Spool, SpoolFull
 from harness.load.timeline import Timeline
-from scenarios.arrivals import Part
+from scenarios.arrivals import PromptPart
 
 SECOND = 1_000_000_000
 
@@ -105,21 +105,21 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.M
 
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(1, 3000)), min_size=1, max_size=4))
 def test_a_prompt_is_ascii_of_exactly_the_size_of_its_parts(parts: list[tuple[int, int]]) -> None:
-    text = prompt_text([Part(seed, tokens) for seed, tokens in parts])
+    text = prompt_text([PromptPart(seed, tokens) for seed, tokens in parts])
     assert text.isascii()
     assert text.isprintable()
     assert len(text) == sum(tokens for _, tokens in parts)
 
 
 def test_prompts_of_one_prefix_are_alike_in_it_and_part_after_it() -> None:
-    one = prompt_text([Part(1, 100), Part(2, 100)])
-    two = prompt_text([Part(1, 150), Part(3, 150)])
+    one = prompt_text([PromptPart(1, 100), PromptPart(2, 100)])
+    two = prompt_text([PromptPart(1, 150), PromptPart(3, 150)])
     assert one[:100] == two[:100]
     assert one[100:108] != two[150:158]
 
 
 def test_prompts_of_different_rows_part_at_once() -> None:
-    starts = {prompt_text([Part(seed, 64)])[:8] for seed in range(200)}
+    starts = {prompt_text([PromptPart(seed, 64)])[:8] for seed in range(200)}
     assert len(starts) == 200
 
 

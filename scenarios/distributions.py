@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
-from scenarios.units import Refused
+from scenarios.units import InvalidValue
 
 _NORMAL: Final = NormalDist()
 TOKENS_MAX: Final = 10_000_000  # beyond any context; a larger number is a slip
@@ -31,11 +31,7 @@ class Constant:
     def mean(self) -> float:
         return float(self.tokens)
 
-    @property
-    def most(self) -> int:
-        return self.tokens
-
-    def written(self) -> object:
+    def to_toml(self) -> object:
         """The law as the scenario file writes it."""
         return self.tokens
 
@@ -51,11 +47,7 @@ class Uniform:
     def mean(self) -> float:
         return (self.low + self.high) / 2
 
-    @property
-    def most(self) -> int:
-        return self.high
-
-    def written(self) -> object:
+    def to_toml(self) -> object:
         return [self.low, self.high]
 
 
@@ -75,11 +67,7 @@ class Lognormal:
         whole = self.median * math.exp(self.sigma**2 / 2)
         return whole * _NORMAL.cdf(math.log(self.max / self.median) / self.sigma - self.sigma) / self._mass()
 
-    @property
-    def most(self) -> int:
-        return self.max
-
-    def written(self) -> object:
+    def to_toml(self) -> object:
         return {"lognormal": [self.median, self.sigma], "max": self.max}
 
     def _mass(self) -> float:
@@ -87,10 +75,10 @@ class Lognormal:
         return _NORMAL.cdf(math.log(self.max / self.median) / self.sigma)
 
 
-Law = Constant | Uniform | Lognormal
+TokenDistribution = Constant | Uniform | Lognormal
 
 
-def parse_law(value: object) -> Law:
+def parse_distribution(value: object) -> TokenDistribution:
     """The law that TOML wrote; `Refused` says what is wrong with it."""
     match value:
         case Constant() | Uniform() | Lognormal():
@@ -102,11 +90,11 @@ def parse_law(value: object) -> Law:
         case [low, high]:
             low_tokens, high_tokens = _tokens(low), _tokens(high)
             if low_tokens > high_tokens:
-                raise Refused("a range of tokens is [low, high]", f"write [{high_tokens}, {low_tokens}]")
+                raise InvalidValue("a range of tokens is [low, high]", f"write [{high_tokens}, {low_tokens}]")
             return Uniform(low_tokens, high_tokens)
         case dict():
             return _parse_lognormal(value)
-    raise Refused("tokens are a number, [low, high], or { lognormal = [median, sigma], max = tokens }")
+    raise InvalidValue("tokens are a number, [low, high], or { lognormal = [median, sigma], max = tokens }")
 
 
 def _parse_lognormal(table: dict[str, object]) -> Lognormal:
@@ -115,22 +103,22 @@ def _parse_lognormal(table: dict[str, object]) -> Lognormal:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
             remedy = f'did you mean "{close[0]}"?' if close else "it has lognormal and max"
-            raise Refused(f'a law has no key "{key}"', remedy)
+            raise InvalidValue(f'a law has no key "{key}"', remedy)
     if "max" not in table:
-        raise Refused("a lognormal law needs an end", "add max = the most tokens the model can take")
+        raise InvalidValue("a lognormal law needs an end", "add max = the most tokens the model can take")
     match table.get("lognormal"):
         case [int() | float() as median, int() | float() as sigma] if (
             not isinstance(median, bool) and not isinstance(sigma, bool) and median >= 1 and 0 < sigma <= 5
         ):
             most = _tokens(table["max"])
             if most <= median:
-                raise Refused("max lies above the median", f"write max = {round(4 * median)}")
+                raise InvalidValue("max lies above the median", f"write max = {round(4 * median)}")
             return Lognormal(float(median), float(sigma), most)
     rule = "lognormal is [median of at least 1 token, sigma above 0 and up to 5]"
-    raise Refused(rule, "write lognormal = [300, 0.8]")
+    raise InvalidValue(rule, "write lognormal = [300, 0.8]")
 
 
 def _tokens(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= TOKENS_MAX:
         return value
-    raise Refused(f"a number of tokens is a whole number from 1 to {TOKENS_MAX:,}")
+    raise InvalidValue(f"a number of tokens is a whole number from 1 to {TOKENS_MAX:,}")

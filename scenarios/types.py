@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic.types import Strict
 
-from scenarios import laws, units
-from scenarios.units import Refused
+from scenarios import distributions, units
+from scenarios.units import InvalidValue
 
 PLAIN: Final = "plain"  # context key: values come from plan.json, already normalised
 KEYS: Final = "keys"  # context key: a dict the tables fill with {id of the raw table: its keys}
@@ -29,7 +29,7 @@ KEYS: Final = "keys"  # context key: a dict the tables fill with {id of the raw 
 T = TypeVar("T")
 
 
-class Words(BaseModel):
+class ScenarioTable(BaseModel):
     """Base of every table."""
 
     model_config = ConfigDict(
@@ -43,7 +43,7 @@ class Words(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _tell_keys(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _record_keys(cls, raw: Any, info: ValidationInfo) -> Any:
         """Tell the reader which keys this raw table may have, so that it can suggest one for a slip."""
         if info.context and isinstance(raw, dict) and KEYS in info.context:
             info.context[KEYS][id(raw)] = keys_of(cls)
@@ -68,7 +68,7 @@ def _unless_plain(parse: Callable[[object], Any]) -> BeforeValidator:
 def _positive_seconds(value: object) -> float:
     seconds = units.parse_seconds(value)
     if seconds <= 0:
-        raise Refused("the time is above 0")
+        raise InvalidValue("the time is above 0")
     return seconds
 
 
@@ -79,7 +79,7 @@ def _text_schema(pattern: str, example: str) -> WithJsonSchema:
 _SHARE_SCHEMA: Final = WithJsonSchema(
     {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": units.SHARE_PATTERN}]}
 )
-_LAW_SCHEMA: Final[dict[str, Any]] = {
+_DISTRIBUTION_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
         {"type": "integer", "minimum": 1, "title": "always so many"},
         {
@@ -110,13 +110,13 @@ _LAW_SCHEMA: Final[dict[str, Any]] = {
 
 Seconds = Annotated[float, _unless_plain(units.parse_seconds), _text_schema(units.DURATION_PATTERN, "30s")]
 PositiveSeconds = Annotated[float, _unless_plain(_positive_seconds), _text_schema(units.DURATION_PATTERN, "30s")]
-Bytes = Annotated[int, _unless_plain(units.parse_bytes), _text_schema(units.SIZE_PATTERN, "4GiB")]
+ByteSize = Annotated[int, _unless_plain(units.parse_bytes), _text_schema(units.SIZE_PATTERN, "4GiB")]
 PerSecond = Annotated[float, _unless_plain(units.parse_rate), _text_schema(units.RATE_PATTERN, "6/s")]
 Share = Annotated[float, BeforeValidator(units.parse_share), _SHARE_SCHEMA]
-Count = Annotated[int, Field(ge=0)]
-Some = Annotated[int, Field(ge=1)]
-Word = Annotated[str, Field(min_length=1)]
-Rows = Annotated[tuple[T, ...], Strict(False)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+TupleOf = Annotated[tuple[T, ...], Strict(False)]
 
 
 def _parse_rates(value: Any, info: ValidationInfo) -> float | tuple[float, float]:
@@ -134,9 +134,9 @@ Rates = Annotated[
     PlainSerializer(lambda rates: rates),
     _text_schema(units.RATES_PATTERN, "1/s..6/s"),
 ]
-Tokens = Annotated[
-    laws.Law,
-    PlainValidator(laws.parse_law),
-    PlainSerializer(lambda law: law.written()),
-    WithJsonSchema(_LAW_SCHEMA),
+TokenLengths = Annotated[
+    distributions.TokenDistribution,
+    PlainValidator(distributions.parse_distribution),
+    PlainSerializer(lambda distribution: distribution.to_toml()),
+    WithJsonSchema(_DISTRIBUTION_SCHEMA),
 ]

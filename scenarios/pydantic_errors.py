@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from scenarios.positions import Path
-from scenarios.units import Refused
+from scenarios.units import InvalidValue
 
 _RULES: Final = {
     "string_type": "a string is wanted here",
@@ -43,7 +43,7 @@ _EXAMPLES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BrokenRule:
     """One broken rule. It is moot where one of `about` is itself broken. `on_key`: the key is wrong, not its value.
     `instead` is the key that was probably meant."""
 
@@ -55,14 +55,14 @@ class Finding:
     instead: Path | None = None
 
 
-def findings(error: ValidationError, raw: object, keys: Mapping[int, tuple[str, ...]]) -> list[Finding]:
+def broken_rules(error: ValidationError, raw: object, keys: Mapping[int, tuple[str, ...]]) -> list[BrokenRule]:
     """Every error as a finding; `keys` holds the keys of each raw table by its id (see `words.KEYS`)."""
     found = [_finding(one, raw, keys) for one in error.errors(include_url=False)]
     slips = {each.instead for each in found if each is not None and each.instead}
     return [each for each in found if each is not None and (each.instead or each.path not in slips)]
 
 
-def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Finding | None:
+def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> BrokenRule | None:
     kind, context = error["type"], error.get("ctx", {})
     path = _path(error["loc"], raw, kind)
     match kind:
@@ -72,25 +72,25 @@ def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Fi
             return None  # only sound elements were counted; the others have errors of their own
         case "missing":
             example = _EXAMPLES.get(str(path[-1]), "")
-            return Finding(path, "this key is required", f"add {example}" if example else "", on_key=True)
+            return BrokenRule(path, "this key is required", f"add {example}" if example else "", on_key=True)
         case "extra_forbidden":
             return _unknown_key(path, raw, keys)
-        case "value_error" if isinstance(context.get("error"), Refused):
+        case "value_error" if isinstance(context.get("error"), InvalidValue):
             refused = context["error"]
-            return Finding(path, refused.rule, refused.remedy)
+            return BrokenRule(path, refused.rule, refused.remedy)
         case "literal_error":
             return _unknown_word(path, error["input"], str(context["expected"]))
         case "string_pattern_mismatch":
-            return Finding(path, f"the text does not match {context['pattern']}", _pattern_remedy(str(path[-1])))
+            return BrokenRule(path, f"the text does not match {context['pattern']}", _pattern_remedy(str(path[-1])))
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             word, bound = next((key, value) for key, value in context.items() if key in ("ge", "gt", "le", "lt"))
             phrase = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}[word]
-            return Finding(path, f"the number is {phrase} {bound:g}")
+            return BrokenRule(path, f"the number is {phrase} {bound:g}")
         case "tuple_type" if path in (("load",), ("fault",), ("check",)):
-            return Finding(path, "a list of tables is wanted here", f"write [[{path[0]}]]", on_key=True)
+            return BrokenRule(path, "a list of tables is wanted here", f"write [[{path[0]}]]", on_key=True)
     rule = _RULES.get(kind, error["msg"])
     wants_quotes = kind == "string_type" and isinstance(error["input"], int | float)
-    return Finding(path, rule, f'write "{error["input"]}"' if wants_quotes else "")
+    return BrokenRule(path, rule, f'write "{error["input"]}"' if wants_quotes else "")
 
 
 def _path(loc: tuple[str | int, ...], raw: object, kind: str) -> Path:
@@ -114,25 +114,25 @@ def _at(raw: Any, path: Path) -> object:
     return raw
 
 
-def _unknown_key(path: Path, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Finding:
+def _unknown_key(path: Path, raw: object, keys: Mapping[int, tuple[str, ...]]) -> BrokenRule:
     known = keys.get(id(_at(raw, path[:-1])), ())
     close = difflib.get_close_matches(str(path[-1]), known, 1, 0.6)
     if close:
-        return Finding(
+        return BrokenRule(
             path, f'unknown key "{path[-1]}"', f'did you mean "{close[0]}"?', (), True, instead=(*path[:-1], close[0])
         )
-    return Finding(path, f'unknown key "{path[-1]}"', f"known: {', '.join(known)}", on_key=True)
+    return BrokenRule(path, f'unknown key "{path[-1]}"', f"known: {', '.join(known)}", on_key=True)
 
 
-def _unknown_word(path: Path, given: object, expected: str) -> Finding:
+def _unknown_word(path: Path, given: object, expected: str) -> BrokenRule:
     words = re.findall(r"'([^']*)'", expected)
     close = difflib.get_close_matches(str(given), words, 1, 0.6)
     if not words:
-        return Finding(path, f"the only value is {expected}", f"write {path[-1]} = {expected}")
+        return BrokenRule(path, f"the only value is {expected}", f"write {path[-1]} = {expected}")
     listed = ", ".join(f'"{word}"' for word in words)
     if close:
-        return Finding(path, f"one of {listed}", f'did you mean "{close[0]}"?')
-    return Finding(path, f"one of {listed}", f'write "{words[0]}"')
+        return BrokenRule(path, f"one of {listed}", f'did you mean "{close[0]}"?')
+    return BrokenRule(path, f"one of {listed}", f'write "{words[0]}"')
 
 
 def _pattern_remedy(key: str) -> str:

@@ -4,18 +4,18 @@ import itertools
 import math
 from collections.abc import Iterable
 
-Span = tuple[float, float]
+Interval = tuple[float, float]
 
 
-def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+def without(intervals: Iterable[Interval], holes: Iterable[Interval]) -> list[Interval]:
     """The parts of `spans` that lie in no hole."""
     edges = [-math.inf, *itertools.chain.from_iterable(merged(holes)), math.inf]
-    return within(spans, zip(edges[::2], edges[1::2], strict=True))
+    return within(intervals, zip(edges[::2], edges[1::2], strict=True))
 
 
-def within(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def within(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
     """The parts of `spans` that lie in one of the others."""
-    left, right, found = merged(spans)[::-1], merged(others)[::-1], []
+    left, right, found = merged(intervals)[::-1], merged(others)[::-1], []
     while left and right:
         start, end = max(left[-1][0], right[-1][0]), min(left[-1][1], right[-1][1])
         if start < end:
@@ -24,10 +24,10 @@ def within(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return found
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
     """The same time in order, no moment twice."""
-    found: list[Span] = []
-    for start, end in sorted(spans):
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
@@ -35,6 +35,6 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def length(spans: Iterable[Span]) -> float:
+def length(intervals: Iterable[Interval]) -> float:
     """All of it, overlaps once."""
-    return sum(end - start for start, end in merged(spans))
+    return sum(end - start for start, end in merged(intervals))
