@@ -146,17 +146,17 @@ def _client(options: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def _read_ours(url: str, body: bytes) -> tuple[list[int], list[int]]:
-    from harness.load.exchange import Exchange, Request
-    from harness.load.wire import Line
+    from harness.load.connection import Connection
+    from harness.load.exchange import Exchange, HttpRequest
 
     gaps_ns: list[int] = []
-    reply = Exchange(Request("b", url, body, {}, 120.0), Line(), on_gap=gaps_ns.append).run()
+    reply = Exchange(HttpRequest("b", url, body, {}, 120.0), Connection(), on_gap=gaps_ns.append).run()
     assert reply.outcome == "ok", reply
-    assert reply.heard.first_ns is not None
-    heard_ns = [reply.heard.first_ns]
+    assert reply.stats.first_ns is not None
+    heard_ns = [reply.stats.first_ns]
     for gap_ns in gaps_ns:
         heard_ns.append(heard_ns[-1] + gap_ns)
-    return heard_ns, [int(word) for word in reply.heard.sample.split()]
+    return heard_ns, [int(word) for word in reply.stats.sample.split()]
 
 
 def _read_fast(url: str, body: bytes) -> tuple[list[int], list[int]]:

@@ -6,8 +6,8 @@ is looked at: there nobody has said yet that we may.
 
 from dataclasses import replace
 
-from harness.sense.listeners import listener, name_of, port_of
-from harness.sense.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
+from harness.telemetry.listeners import listener, name_of, port_of
+from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from scenarios.read import Document
 from scenarios.rules_target import is_remote
 from scenarios.schema import Scenario

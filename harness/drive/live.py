@@ -25,7 +25,7 @@ from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
 from harness.plan.timeline import PlannedPhase
 from harness.record.recorder import HistoryFull, Recorder
-from harness.sense.sampler import Sampler
+from harness.telemetry.sampler import Sampler
 
 Show = Callable[[Pulse, PlannedPhase, float], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.drive.child import Child, ChildDied, describe
 from harness.drive.target import Target
-from harness.load.breaker import OPEN
+from harness.load.breaker import UNLIMITED
 from harness.plan.canary import canaries_of
 from harness.plan.plan import Plan
 from scenarios.rules_target import is_remote
@@ -130,5 +130,5 @@ def _manners(scenario: Scenario) -> dict[str, Any]:
         "rate_max_per_s": limits.rate,
     }
     if scenario.target.kind == "builtin":
-        return asdict(OPEN) | given
+        return asdict(UNLIMITED) | given
     return ({} if is_remote(scenario.target) else {"slow_factor_max": None}) | given

@@ -17,9 +17,9 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from harness.load.exchange import Exchange, Reply, Request
-from harness.load.outcome import End, Outcome
-from harness.load.wire import Line
+from harness.load.connection import Connection
+from harness.load.exchange import Exchange, HttpRequest, Reply
+from harness.load.outcome import ClientEnd, Outcome
 
 USER_AGENT = "seatrial (fault injection and soak trials)"
 BODY_BYTES_MAX = 1 << 20
@@ -121,7 +121,7 @@ def _ask_for_stream(
         if reply.http in (400, 422):
             wrong = wrong or f"as a stream: {reply.outcome} (HTTP {reply.http} {_short(reply.sample or '')})"
             continue
-        in_order = reply.outcome is Outcome.TRUNCATED and reply.error is None and reply.heard.finish is not None
+        in_order = reply.outcome is Outcome.TRUNCATED and reply.error is None and reply.stats.finish is not None
         if in_order or reply.outcome in (Outcome.OK, Outcome.NO_FINISH_REASON):
             return Answer(so_far.model, so_far.api, not in_order, leave_out)
         http = "" if reply.http is None else f"HTTP {reply.http}, "
@@ -134,16 +134,16 @@ def _stream(session: requests.Session, url: str, body: dict[str, Any], timeout_s
     headers = {"Content-Type": "application/json"}
     if "Authorization" in session.headers:
         headers["Authorization"] = str(session.headers["Authorization"])
-    line = Line()
-    exchange = Exchange(Request("preflight", url, json.dumps(body).encode(), headers, timeout_s), line)
-    patience = threading.Timer(timeout_s, exchange.cut, [End.DEADLINE])
+    connection = Connection()
+    exchange = Exchange(HttpRequest("preflight", url, json.dumps(body).encode(), headers, timeout_s), connection)
+    patience = threading.Timer(timeout_s, exchange.cut, [ClientEnd.DEADLINE])
     patience.daemon = True
     patience.start()
     try:
         return exchange.run()
     finally:
         patience.cancel()
-        line.drop()
+        connection.drop()
 
 
 def _send(session: requests.Session, method: str, url: str, body: object, timeout_s: float) -> tuple[int, str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.load.prompt import canary_text, sha
+from harness.load.prompt import canary_text, text_digest
 from harness.plan.canary import CanaryConfig
 from harness.plan.plan import Plan
 from harness.record.canary import Answer, Reference, write_reference
@@ -39,7 +39,7 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
     say("computing the canaries' reference (exact mode, one request at a time)")
     canary = CanaryConfig()
     texts = [canary_text(plan.scenario.seed, index, canary.prompt_tokens) for index in range(canary.prompts)]
-    prompts = [Prompt(sha(text), text, canary.output_tokens) for text in texts]
+    prompts = [Prompt(text_digest(text), text, canary.output_tokens) for text in texts]
     digest, answers = exact_answers(plan, prompts, REFERENCE_MAX_S)
     reference = Reference(f"exact {digest[:16]}", answers)
     write_reference(directory / "reference.json", reference)

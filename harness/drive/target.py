@@ -21,9 +21,9 @@ from harness.drive.preflight import Answer, NotReady, TargetProblem, first_answe
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
 from harness.plan.target_policy import refused_command
-from harness.sense.listeners import listener, port_of
-from harness.sense.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
-from harness.sense.proc import look
+from harness.telemetry.listeners import listener, port_of
+from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
+from harness.telemetry.proc import read_process
 from scenarios.target import Target as Settings
 
 ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name
@@ -143,7 +143,7 @@ class Remote:
         self.metrics_url = target.metrics
         self.admin: Admin | None = None
         self._pid = target.pid
-        if self._pid is not None and look(self._pid) is None:
+        if self._pid is not None and read_process(self._pid) is None:
             raise TargetProblem(f"target.pid {self._pid}: there is no such process; leave it out, or correct it")
         self._answer = first_answer(self.url, target.model, target.key_env)
         self.model, self.api = self._answer.model, self._answer.api
@@ -160,7 +160,7 @@ class Remote:
 
     def gone(self) -> str | None:
         """Only where we know its process: another one may have taken its place, so the port has the last word."""
-        if self._pid is None or look(self._pid) is not None or _listens(self.url):
+        if self._pid is None or read_process(self._pid) is not None or _listens(self.url):
             return None
         return f"process {self._pid} is no more and nothing listens at {self.url}"
 

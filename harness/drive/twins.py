@@ -20,7 +20,7 @@ from assertions.history import History
 from assertions.plan_view import PlanView
 from assertions.windows import in_flight, touched, windows
 from harness.drive.reference import Prompt, ReferenceFailed, exact_answers
-from harness.load.prompt import prompt_text, sha
+from harness.load.prompt import prompt_text, text_digest
 from harness.plan.plan import Plan
 from harness.record.canary import CORRUPT_ABOVE, DRIFT_BELOW, Answer
 from harness.record.recorder import Recorder
@@ -87,7 +87,7 @@ def held_against(bystander: Bystander, twin: Answer) -> dict[str, object]:
     """
     assert twin.tokens is not None
     assert twin.margins is not None
-    if bystander.text_sha == (sha(twin.text) if twin.text else None):
+    if bystander.text_sha == (text_digest(twin.text) if twin.text else None):
         return {"compared": len(twin.tokens), "state": "equal"}
     closest = min((margin for margin in twin.margins if margin is not None), default=0.0)
     state = "corrupt" if closest > CORRUPT_ABOVE else "drift" if closest < DRIFT_BELOW else "unknown"
@@ -104,7 +104,7 @@ def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:
         asks = _asks(plan.scenario.load_named(load), plan.scenario.seed, {each.plan_row for each in members})
         for each in members:
             text = prompt_text(asks[each.plan_row].parts)
-            if sha(text) != each.prompt_sha:
+            if text_digest(text) != each.prompt_sha:
                 raise ReferenceFailed(f"the plan row of {each.request} gives another prompt than was sent")
             prompts.append(Prompt(each.request, text, each.output_tokens_max))
     return exact_answers(plan, prompts, TWINS_MAX_S)[1] if prompts else {}

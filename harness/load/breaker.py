@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Manners:
+class Politeness:
     """Limits of a gate. `None` switches that limit off; the defaults are those of a foreign target."""
 
     ramp_from_per_s: float | None = 1.0
@@ -24,36 +24,38 @@ class Manners:
     rate_max_per_s: float | None = None
 
 
-OPEN = Manners(None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
+UNLIMITED = Politeness(None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
 
 
-class Gate:
+class Breaker:
     """Asked before each sending, told after each reply. `stopped` says why it closed for good, "" while it has not."""
 
-    def __init__(self, manners: Manners, start_ns: int) -> None:
+    def __init__(self, politeness: Politeness, start_ns: int) -> None:
         self.stopped = ""
-        self.held = 0  # arrivals that were not let through
-        self._manners = manners
+        self.held_back = 0  # arrivals that were not let through
+        self._politeness = politeness
         self._start_ns = start_ns
         self._wait_until_ns = start_ns
         self._credit, self._credit_ns = 1.0, start_ns
         self._sent = 0
         self._tokens = 0
-        self._bad: deque[bool] = deque(maxlen=manners.window)
-        self._slow_ns: deque[int] = deque(maxlen=manners.window)
+        self._bad: deque[bool] = deque(maxlen=politeness.window)
+        self._slow_ns: deque[int] = deque(maxlen=politeness.window)
         self._first_median_ns: int | None = None
 
-    def lets_through(self, now_ns: int, in_flight: int) -> bool:
+    def allows(self, now_ns: int, in_flight: int) -> bool:
         """Whether a request may be sent now. A refusal is counted in `held` and is no dropped arrival."""
         if self.stopped or not self._allowed(now_ns, in_flight):
-            self.held += 1
+            self.held_back += 1
             return False
         self._sent += 1
         return True
 
-    def heard(self, now_ns: int, bad: bool, took_ns: int | None, tokens: int, retry_after_s: float | None) -> None:
+    def record_reply(
+        self, now_ns: int, bad: bool, took_ns: int | None, tokens: int, retry_after_s: float | None
+    ) -> None:
         """Take one reply: whether it was a 5xx, 429 or lost connection, and its duration when it was a good one."""
-        limits = self._manners
+        limits = self._politeness
         self._tokens += tokens
         if retry_after_s is not None and limits.honour_retry_after:
             self._wait_until_ns = max(self._wait_until_ns, now_ns + int(retry_after_s * 1e9))
@@ -71,7 +73,7 @@ class Gate:
                 self._stop(f"median reply {median_ns / 1e6:.0f} ms, at first {self._first_median_ns / 1e6:.0f} ms")
 
     def _allowed(self, now_ns: int, in_flight: int) -> bool:
-        limits = self._manners
+        limits = self._politeness
         if limits.requests_max is not None and self._sent >= limits.requests_max:
             self._stop(f"limit of {limits.requests_max} requests reached")
             return False
@@ -87,7 +89,7 @@ class Gate:
 
     def _rate_per_s(self, now_ns: int) -> float | None:
         """What is permitted now: a ramp that doubles every `ramp_doubling_s` (capped at 2**20), and the limit."""
-        limits, ramp_per_s = self._manners, None
+        limits, ramp_per_s = self._politeness, None
         if limits.ramp_from_per_s is not None:
             doublings = min(20.0, (now_ns - self._start_ns) / 1e9 / limits.ramp_doubling_s)
             ramp_per_s = limits.ramp_from_per_s * 2.0**doublings

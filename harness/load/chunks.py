@@ -23,7 +23,7 @@ class TokenLog:
 
 
 @dataclass
-class Heard:
+class StreamStats:
     """What the reply said so far. Stamps are the caller's; None means not seen."""
 
     first_ns: int | None = None  # first event with text
@@ -54,22 +54,22 @@ class Heard:
         return (self.chunks, "chunks") if self.chunks else (None, None)
 
 
-def read_body(body: bytes, now_ns: int) -> tuple[Heard, str | None]:
+def read_body(body: bytes, now_ns: int) -> tuple[StreamStats, str | None]:
     """A reply that is one JSON body: what it said, and the digest of its text. No first or last token was seen."""
-    heard = Heard()
-    whole = parse(body)
+    stats = StreamStats()
+    whole = parse_chunk(body)
     if whole is None:
-        heard.malformed = 1
-        heard.malformed_text = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
-        return heard, None
-    text = absorb(heard, whole)
-    heard.done_ns = now_ns
-    heard.sample = text[:SAMPLE_CHARS_MAX]
-    heard.chunks = 1 if text else 0
-    return heard, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if text else None
+        stats.malformed = 1
+        stats.malformed_text = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
+        return stats, None
+    text = merge_chunk(stats, whole)
+    stats.done_ns = now_ns
+    stats.sample = text[:SAMPLE_CHARS_MAX]
+    stats.chunks = 1 if text else 0
+    return stats, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if text else None
 
 
-def parse(data: bytes) -> dict[str, Any] | None:
+def parse_chunk(data: bytes) -> dict[str, Any] | None:
     """The JSON object in `data`, or None when it is not one that we know."""
     try:
         value = json.loads(data)
@@ -84,29 +84,29 @@ def parse(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(choices, list) or bare else None
 
 
-def absorb(heard: Heard, chunk: dict[str, Any]) -> str:
+def merge_chunk(stats: StreamStats, chunk: dict[str, Any]) -> str:
     """Take one chunk or body into `heard`, and give back the text in it ("" for none)."""
     if chunk.get("error") or chunk.get("object") == "error":
-        _error(heard, chunk.get("error") or chunk)  # nested form, or the older flat one
+        _error(stats, chunk.get("error") or chunk)  # nested form, or the older flat one
         return ""
     usage = chunk.get("usage")
     if isinstance(usage, dict):
-        heard.prompt_tokens = _count(usage.get("prompt_tokens"), heard.prompt_tokens)
-        heard.output_tokens = _count(usage.get("completion_tokens"), heard.output_tokens)
+        stats.prompt_tokens = _count(usage.get("prompt_tokens"), stats.prompt_tokens)
+        stats.output_tokens = _count(usage.get("completion_tokens"), stats.output_tokens)
     text = ""
     for choice in _listed(chunk.get("choices")):
         if not isinstance(choice, dict):
-            heard.malformed += 1
+            stats.malformed += 1
             continue
         if choice.get("index") not in (0, None):
             continue  # we ask for one choice; more are not ours
         if isinstance(choice.get("finish_reason"), str):
-            heard.finish = choice["finish_reason"]
+            stats.finish = choice["finish_reason"]
         text += _text_of(choice)
         if isinstance(choice.get("token_ids"), list):
-            heard.ids = (heard.ids or 0) + len(choice["token_ids"])
+            stats.ids = (stats.ids or 0) + len(choice["token_ids"])
         if isinstance(choice.get("logprobs"), dict):
-            _logprobs(heard.log, choice["logprobs"])
+            _logprobs(stats.log, choice["logprobs"])
     return text
 
 
@@ -118,14 +118,14 @@ def _text_of(choice: dict[str, Any]) -> str:
     return "".join(word for word in words if isinstance(word, str))
 
 
-def _error(heard: Heard, error: object) -> None:
-    if heard.error is not None:
+def _error(stats: StreamStats, error: object) -> None:
+    if stats.error is not None:
         return  # the first one is the cause
     if not isinstance(error, dict):
         error = {"message": str(error)}
     words = tuple(str(error[key]) for key in ("code", "type") if error.get(key) is not None)
-    heard.error_words = words or ("error",)
-    heard.error = f"{heard.error_words[0]}: {error.get('message', '')}"[:512]
+    stats.error_words = words or ("error",)
+    stats.error = f"{stats.error_words[0]}: {error.get('message', '')}"[:512]
 
 
 def _listed(value: object) -> list[Any]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from harness.load.breaker import OPEN, Manners
+from harness.load.breaker import UNLIMITED, Politeness
 from harness.plan.canary import CanaryConfig
 from scenarios.load import Load
 from scenarios.types import PLAIN
@@ -48,7 +48,7 @@ class LoadConfig:
     leave_out: tuple[str, ...] = ()
     wants_done: bool = True
     canary: CanaryConfig | None = None
-    manners: Manners = OPEN
+    manners: Politeness = UNLIMITED
     worker_index: int = 0
     worker_of: int = 1
     web_port: int | None = None
@@ -81,7 +81,7 @@ def parse_config(value: object) -> LoadConfig:
     loads = _loads(given.pop("load", []), problems)
     worker = given.pop("worker", {"index": 0, "of": 1})
     canary = _record(CanaryConfig, "canary", given.pop("canary", None), problems)
-    manners = _record(Manners, "manners", given.pop("manners", None), problems)
+    manners = _record(Politeness, "manners", given.pop("manners", None), problems)
     if not (isinstance(worker, dict) and 0 <= worker.get("index", -1) < worker.get("of", 0)):
         problems.append(f'worker: {worker!r} must be {{"index": i, "of": n}} with i below n')
     for name in sorted({given.get("api", "chat"), *given.get("api_of", {}).values()} - set(APIS)):
@@ -93,7 +93,7 @@ def parse_config(value: object) -> LoadConfig:
         | {"leave_out": tuple(given.get("leave_out", ()))},
         loads=tuple(loads),
         canary=canary,
-        manners=manners or OPEN,
+        manners=manners or UNLIMITED,
         worker_index=worker["index"],
         worker_of=worker["of"],
     )

@@ -70,14 +70,14 @@ def commands(fd: int) -> Iterator[Command]:
             held = b""
 
 
-class Answers:
+class ControlWriter:
     """Writes whole lines to a descriptor of its own, so that a stray `print` can't mix with the protocol."""
 
     def __init__(self, fd: int, clock_ns: Callable[[], int]) -> None:
         self._fd = fd
         self._clock_ns = clock_ns
 
-    def say(self, kind: str, **fields: object) -> None:
+    def send(self, kind: str, **fields: object) -> None:
         """Write one line. A parent that is gone is not an error here: stdin's end says it."""
         line = json.dumps({"e": kind, "t_ns": self._clock_ns(), **fields}) + "\n"
         try:

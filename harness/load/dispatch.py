@@ -7,8 +7,8 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.load.ask import Planned
 from harness.load.config import LoadConfig
+from harness.load.request_builder import PreparedRequest
 from harness.load.run import LoadRun
 from scenarios.arrivals import Arrival, arrivals
 from scenarios.load import Load
@@ -18,7 +18,7 @@ NAP_PAUSED_S = 0.01
 
 
 @dataclass(frozen=True)
-class Due:
+class DueRequest:
     """A row of some load, due at `t_s` of plan time."""
 
     t_s: float
@@ -26,25 +26,25 @@ class Due:
     row: Arrival
 
 
-def schedule(config: LoadConfig) -> Iterator[Due]:
+def schedule(config: LoadConfig) -> Iterator[DueRequest]:
     """Rows of all open-loop loads in order of time (ties: order of the loads); those of this worker only."""
     streams = [_stream(load, config) for load in config.loads if load.arrivals != "closed"]
     return heapq.merge(*streams, key=lambda due: due.t_s)
 
 
-def _stream(load: Load, config: LoadConfig) -> Iterator[Due]:
+def _stream(load: Load, config: LoadConfig) -> Iterator[DueRequest]:
     for row in arrivals(load, config.seed):
         if row.n % config.worker_of == config.worker_index:
-            yield Due(row.t_s, load, row)
+            yield DueRequest(row.t_s, load, row)
 
 
 def dispatch(run: LoadRun) -> None:
     """Offer each row at its moment, until the rows or the run end. Blocks: give it a greenlet or a thread."""
     for due in schedule(run.config):
-        planned = run.writer.load_request(due.load, due.row)
-        if not _await(run, due.t_s):
+        planned = run.builder.load_request(due.load, due.row)
+        if not _wait_until(run, due.t_s):
             return
-        run.offer(planned, run.timeline.due_ns(due.t_s))
+        run.offer(planned, run.plan_clock.due_ns(due.t_s))
 
 
 def canaries(run: LoadRun) -> None:
@@ -54,21 +54,21 @@ def canaries(run: LoadRun) -> None:
         return  # one worker's canaries are enough
     number = 0
     while True:
-        planned: Planned = run.writer.canary_request(number)
+        planned: PreparedRequest = run.builder.canary_request(number)
         t_s = number * canary.every_s
-        if not _await(run, t_s):
+        if not _wait_until(run, t_s):
             return
-        run.offer(planned, run.timeline.due_ns(t_s))
+        run.offer(planned, run.plan_clock.due_ns(t_s))
         number += 1
 
 
-def _await(run: LoadRun, t_s: float) -> bool:
+def _wait_until(run: LoadRun, t_s: float) -> bool:
     """Wait for a moment of plan time; False when the run stops first."""
-    while not run.stopping and not run.stopped_by_gate:
-        if not run.timeline.running:
+    while not run.stopping and not run.stopped_by_breaker:
+        if not run.plan_clock.running:
             run.ports.sleep(NAP_PAUSED_S)
             continue
-        wait_ns = run.timeline.due_ns(t_s) - run.ports.clock_ns()
+        wait_ns = run.plan_clock.due_ns(t_s) - run.ports.clock_ns()
         if wait_ns <= 0:
             return True
         run.ports.sleep(min(NAP_S, wait_ns / 1e9))

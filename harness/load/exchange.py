@@ -5,7 +5,7 @@
     queued  prefill   token N        where a planned cancel closes the connection
 
 Whatever the other side does ends in a `Reply` with exactly one outcome. Exceptions that leave here are our own
-mistakes. The deadline is kept by the caller, who cuts the wire of an exchange that is over time (`Exchange.cut`);
+mistakes. The deadline is kept by the caller, who cuts the connection of an exchange that is over time (`Exchange.cut`);
 the socket's own timeout is only the net below that.
 """
 
@@ -21,10 +21,10 @@ import requests
 import urllib3
 
 from harness.load.cancel import CancelAt
-from harness.load.chunks import SAMPLE_CHARS_MAX, Heard, read_body
-from harness.load.outcome import End, Outcome, Seen, decide
+from harness.load.chunks import SAMPLE_CHARS_MAX, StreamStats, read_body
+from harness.load.connection import Connection, Cut
+from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
 from harness.load.reader import EventReader
-from harness.load.wire import Cut, Line
 
 READ_BYTES = 65_536
 BODY_BYTES_MAX = 8 << 20
@@ -32,7 +32,7 @@ CLOSING_S = 0.1  # how long we wait for the connection to be reusable after [DON
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """One thing to send. `timeout_s` runs from sending to the last byte."""
 
     id: str
@@ -51,7 +51,7 @@ class Reply:
 
     outcome: Outcome
     end_ns: int
-    heard: Heard
+    stats: StreamStats
     head_ns: int | None = None
     cancel_ns: int | None = None
     http: int | None = None
@@ -67,16 +67,16 @@ class Exchange:
 
     def __init__(
         self,
-        request: Request,
-        line: Line,
+        request: HttpRequest,
+        connection: Connection,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_gap: Callable[[int], None] | None = None,
     ) -> None:
         self.request = request
-        self._line = line
+        self._connection = connection
         self._clock_ns = clock_ns
         self._reader = EventReader(on_gap)
-        self._heard = self._reader.heard
+        self._stats = self._reader.stats
         self._text_sha: str | None = None
         self._head_ns: int | None = None
         self._cancel_ns: int | None = None
@@ -84,41 +84,41 @@ class Exchange:
         self._body_sample: str | None = None
         self._error: str | None = None
 
-    def cut(self, end: End) -> None:
+    def cut(self, end: ClientEnd) -> None:
         """End it now: `DEADLINE` when it is over time, `STOPPED` when the run is."""
-        self._line.wire.cut(end.value)
+        self._connection.cut(end.value)
 
     def run(self) -> Reply:
         end = self._read_all()
         end_ns = self._clock_ns()
-        reason = self._line.wire.reason
-        if reason in (End.CANCELLED, End.DEADLINE, End.STOPPED) and end is not End.DONE:
-            end = End(reason)
-        response, heard = self._response, self._heard
+        reason = self._connection.cut_reason
+        if reason in (ClientEnd.CANCELLED, ClientEnd.DEADLINE, ClientEnd.STOPPED) and end is not ClientEnd.DONE:
+            end = ClientEnd(reason)
+        response, stats = self._response, self._stats
         status = response.status_code if response is not None else None
-        outcome = decide(Seen(end, status, heard.finish, heard.error_words, heard.malformed))
-        reusable = end is End.DONE and self._drained()
+        outcome = decide(ClientObservation(end, status, stats.finish, stats.error_words, stats.malformed))
+        reusable = end is ClientEnd.DONE and self._drained()
         self._close()
-        if end is End.DONE and heard.done_ns is not None:
-            end_ns = heard.done_ns
+        if end is ClientEnd.DONE and stats.done_ns is not None:
+            end_ns = stats.done_ns
         bad = outcome not in (Outcome.OK, Outcome.CANCELLED)
         return Reply(
             outcome=outcome,
             end_ns=end_ns,
-            heard=heard,
+            stats=stats,
             head_ns=self._head_ns,
             cancel_ns=self._cancel_ns,
             http=status,
-            error=(heard.error or self._error) if bad else None,
+            error=(stats.error or self._error) if bad else None,
             retry_after_s=retry_after_s(response.headers.get("Retry-After")) if response is not None else None,
             text_sha=self._text_sha or self._reader.text_sha(),
-            sample=(self._body_sample or heard.malformed_text or heard.sample or None) if bad else None,
+            sample=(self._body_sample or stats.malformed_text or stats.sample or None) if bad else None,
             reusable=reusable,
         )
 
-    def _read_all(self) -> End:
+    def _read_all(self) -> ClientEnd:
         try:
-            self._response = response = self._line.post(
+            self._response = response = self._connection.post(
                 self.request.url, self.request.body, self.request.headers, self.request.timeout_s, self._after_send
             )
             self._head_ns = self._clock_ns()
@@ -130,15 +130,15 @@ class Exchange:
                 return self._read_body(response)
             return self._read_events(response)
         except Cut:
-            return End.CANCELLED
+            return ClientEnd.CANCELLED
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
             self._error = type(error).__name__
-            return End.DEADLINE
+            return ClientEnd.DEADLINE
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             # Class names only: messages carry addresses and ports, and each would be an error class of its own.
             self._error = _name(error)
-            self._heard.malformed += _no_http(error) and self._head_ns is None
-            return End.CUT if self._line.wire.sent else End.UNREACHED
+            self._stats.malformed += _no_http(error) and self._head_ns is None
+            return ClientEnd.CUT if self._connection.sent else ClientEnd.UNREACHED
 
     def _after_send(self) -> None:
         if self.request.cancel is not None and self.request.cancel.after_send():
@@ -146,48 +146,48 @@ class Exchange:
 
     def _hang_up(self) -> None:
         self._cancel_ns = self._clock_ns()
-        self._line.wire.cut(End.CANCELLED)
+        self._connection.cut(ClientEnd.CANCELLED)
         raise Cut
 
-    def _read_events(self, response: requests.Response) -> End:
-        reader, heard, cancel = self._reader, self._heard, self.request.cancel
+    def _read_events(self, response: requests.Response) -> ClientEnd:
+        reader, stats, cancel = self._reader, self._stats, self.request.cancel
         read = response.raw.read1  # hands over what has arrived; `read(n)` waits for n bytes and falsifies stamps
         packed = "Content-Encoding" in response.headers  # against our request; else skip urllib3's costly buffers
-        while heard.done_ns is None and heard.error is None:
+        while stats.done_ns is None and stats.error is None:
             data = read(READ_BYTES, decode_content=packed)
             now_ns = self._clock_ns()
             if not data:
-                if not self._line.wire.reason:
+                if not self._connection.cut_reason:
                     reader.close(now_ns)
-                    if not self.request.wants_done and heard.finish is not None and heard.error is None:
-                        heard.done_ns = heard.done_ns or now_ns
-                return End.CLOSED if heard.done_ns is None else End.DONE
+                    if not self.request.wants_done and stats.finish is not None and stats.error is None:
+                        stats.done_ns = stats.done_ns or now_ns
+                return ClientEnd.CLOSED if stats.done_ns is None else ClientEnd.DONE
             reader.feed(data, now_ns)
-            if cancel is not None and heard.done_ns is None and cancel.after_chunk(heard.chunks):
+            if cancel is not None and stats.done_ns is None and cancel.after_chunk(stats.chunks):
                 self._hang_up()
-        return End.DONE if heard.done_ns is not None else End.CLOSED
+        return ClientEnd.DONE if stats.done_ns is not None else ClientEnd.CLOSED
 
-    def _read_body(self, response: requests.Response) -> End:
+    def _read_body(self, response: requests.Response) -> ClientEnd:
         body = _read_up_to(response, BODY_BYTES_MAX)
         now_ns = self._clock_ns()
-        if self._line.wire.reason:
-            return End.CUT
-        self._heard, self._text_sha = read_body(body, now_ns)
-        return End.DONE
+        if self._connection.cut_reason:
+            return ClientEnd.CUT
+        self._stats, self._text_sha = read_body(body, now_ns)
+        return ClientEnd.DONE
 
-    def _read_refusal(self, response: requests.Response) -> End:
+    def _read_refusal(self, response: requests.Response) -> ClientEnd:
         """A status that is not 200: what it says, for the record; nothing it says changes the outcome."""
         body = b""
         with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, OSError):
             body = _read_up_to(response, SAMPLE_CHARS_MAX)
         self._body_sample = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
         self._error = read_body(body, 0)[0].error or f"HTTP {response.status_code}"
-        return End.CUT if self._line.wire.reason else End.DONE
+        return ClientEnd.CUT if self._connection.cut_reason else ClientEnd.DONE
 
     def _drained(self) -> bool:
         """Whether the reply is read to its very end, so that the connection can be used again."""
         assert self._response is not None
-        sock = self._line.wire.sock
+        sock = self._connection.sock
         if sock is None:
             return False
         try:

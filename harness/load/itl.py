@@ -18,7 +18,7 @@ def bucket(value_ns: int) -> int:
     return (units >> shift << shift) * UNIT_NS
 
 
-class Window:
+class GapHistogram:
     """Counts by (load, bucket) since `start_ns`. `turn()` hands them over when `width_ns` has passed."""
 
     def __init__(self, start_ns: int, width_ns: int = 10_000_000_000) -> None:
@@ -44,7 +44,7 @@ class Window:
                 units = units >> shift << shift
             counts[units] = counts.get(units, 0) + n
 
-    def turn(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
+    def rotate(self, now_ns: int, cut: bool = False) -> list[dict[str, object]]:
         """Rows (`hist` lines of the spool) of the window that is over, and start the next; [] while it is not.
 
         With `cut` the window ends now, whatever its width: a run's end must not lose its last seconds, nor a phase its
@@ -53,10 +53,10 @@ class Window:
         return [
             {"e": "hist", "t_ns": start_ns, "width_ns": width_ns, "load": load, "metric": metric,
              "bucket": edge, "n": n}
-            for start_ns, width_ns, load, metric, edge, n in self.turn_rows(now_ns, cut)
+            for start_ns, width_ns, load, metric, edge, n in self.rotate_rows(now_ns, cut)
         ]  # fmt: skip
 
-    def turn_rows(self, now_ns: int, cut: bool = False) -> list[tuple[int, int, str, str, int, int]]:
+    def rotate_rows(self, now_ns: int, cut: bool = False) -> list[tuple[int, int, str, str, int, int]]:
         """The same as rows of table hist."""
         if now_ns - self.start_ns < self.width_ns and not cut:
             return []

@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.load import dispatch
-from harness.load.ask import Planned
-from harness.load.closed import ClosedUser, closed_users
+from harness.load.request_builder import PreparedRequest
+from harness.load.closed_loop import ClosedUser, closed_users
 from harness.load.config import LoadConfig, parse_config
 from harness.load.exchange import Reply
 from harness.load.outcome import Outcome
 from harness.load.run import SWEEP_S, LoadRun, Ports
 from harness.load.spool import Spool
-from harness.load.wire import first_model
+from harness.load.connection import first_model
 
 KEPT_SECONDS = 60  # of Locust's dictionaries with one key a second
 HISTORY_ROWS = 720
@@ -41,26 +41,26 @@ def gevent_ports() -> Ports:
     return Ports(time.monotonic_ns, gevent.sleep, gevent.spawn)
 
 
-def teller(environment: Environment) -> Callable[[Planned, int, Reply], None]:
+def locust_reporter(environment: Environment) -> Callable[[PreparedRequest, int, Reply], None]:
     """Tells Locust of each reply: true first-token and end-to-end times, in ms from sending."""
 
     fire: Any = environment.events.request.fire
 
-    def tell(planned: Planned, sent_ns: int, reply: Reply) -> None:
-        first_ns = reply.heard.first_ns
+    def report(planned: PreparedRequest, sent_ns: int, reply: Reply) -> None:
+        first_ns = reply.stats.first_ns
         # As planned, or cut by our own stop.
         ours = reply.outcome in (Outcome.OK, Outcome.CANCELLED, Outcome.UNFINISHED)
         fine = ours or (planned.kind == "malformed" and reply.http == 400)
         # Outcome words only: each new error text would be kept by Locust for ever.
         exception = None if fine else RuntimeError(reply.outcome.value)
-        common: dict[str, Any] = {"response_length": reply.heard.count_tokens()[0] or 0, "context": {}}
+        common: dict[str, Any] = {"response_length": reply.stats.count_tokens()[0] or 0, "context": {}}
         if first_ns is not None:
             ttft_ms = (first_ns - sent_ns) / 1e6
             fire(request_type="TTFT", name=planned.load_id, response_time=ttft_ms, exception=None, **common)
         e2e_ms = (reply.end_ns - sent_ns) / 1e6
         fire(request_type="E2E", name=planned.load_id, response_time=e2e_ms, exception=exception, **common)
 
-    return tell
+    return report
 
 
 def prune(environment: Environment, now_s: float) -> None:
@@ -89,25 +89,25 @@ class _ClosedLoop(locust.User):
             raise StopUser
 
 
-class Serving:
+class LocustLoad:
     """A load run inside a Locust runner. `start` begins, `stop` ends; both are called by main.py's command loop."""
 
     def __init__(self, config: LoadConfig) -> None:
         users = closed_users(config)
         self.environment = Environment(host=config.url)
-        self.run = LoadRun(config, Spool(config.spool), gevent_ports(), teller(self.environment))
+        self.run = LoadRun(config, Spool(config.spool), gevent_ports(), locust_reporter(self.environment))
         shell = type("ClosedLoop", (_ClosedLoop,), {"waiting": users, "run_of_all": self.run})
         self.environment.user_classes.append(shell)
         self._users = len(users)
         self._runner = self.environment.create_local_runner()
-        self._beside = Group()
+        self._greenlets = Group()
         if config.web_port is not None:
             self.environment.create_web_ui("127.0.0.1", config.web_port)
-            self._beside.spawn(locust.stats.stats_history, self._runner)
-        self.beside(self._sweep)
-        self.beside(self._seconds)
+            self._greenlets.spawn(locust.stats.stats_history, self._runner)
+        self.spawn(self._sweep)
+        self.spawn(self._seconds)
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def spawn(self, work: Callable[[], None]) -> None:
         """Do work in a greenlet of its own; what it raises fails the run."""
 
         def guarded() -> None:
@@ -116,12 +116,12 @@ class Serving:
             except Exception as error:
                 self.run.fail(error)
 
-        self._beside.spawn(guarded)
+        self._greenlets.spawn(guarded)
 
     def start(self, t0_ns: int) -> None:
-        self.run.timeline.start(t0_ns)
-        self.beside(lambda: dispatch.dispatch(self.run))
-        self.beside(lambda: dispatch.canaries(self.run))
+        self.run.plan_clock.start(t0_ns)
+        self.spawn(lambda: dispatch.dispatch(self.run))
+        self.spawn(lambda: dispatch.canaries(self.run))
         if self._users:
             self._runner.start(self._users, spawn_rate=self._users)
 
@@ -131,7 +131,7 @@ class Serving:
         if self._users:
             self._runner.stop()
         self._runner.quit()
-        self._beside.kill()
+        self._greenlets.kill()
         self.run.spool.close()
         return cut
 
@@ -143,7 +143,7 @@ class Serving:
     def _seconds(self) -> None:
         while True:
             gevent.sleep(1.0)
-            self.run.second()
+            self.run.every_second()
             prune(self.environment, time.time())
 
 
@@ -194,8 +194,8 @@ def plain_run(environment: Environment, config: LoadConfig, number: int) -> Load
     """The run of one plain user: its own seed and spool, so that no two users send the same rows or ids."""
     mine = {**config.__dict__, "seed": config.seed + number, "run_id": f"u{number}",
             "spool": config.spool.with_suffix(f".{number}.jsonl")}  # fmt: skip
-    run = LoadRun(LoadConfig(**mine), Spool(mine["spool"]), gevent_ports(), teller(environment))
-    run.timeline.start(time.monotonic_ns())
+    run = LoadRun(LoadConfig(**mine), Spool(mine["spool"]), gevent_ports(), locust_reporter(environment))
+    run.plan_clock.start(time.monotonic_ns())
 
     def sweep() -> None:
         while not run.stopping:
@@ -205,7 +205,7 @@ def plain_run(environment: Environment, config: LoadConfig, number: int) -> Load
     def seconds() -> None:
         while not run.stopping:
             gevent.sleep(1.0)
-            run.second()
+            run.every_second()
             prune(environment, time.time())
 
     gevent.spawn(sweep)

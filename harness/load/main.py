@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.load.control import Answers, Command, commands
+from harness.load.control import Command, ControlWriter, commands
 
 if TYPE_CHECKING:
-    from harness.load.locustfile import Serving
+    from harness.load.locustfile import LocustLoad
 
 OK, FAILED, BAD_CONFIG, ORPHANED = 0, 3, 4, 5
 
@@ -31,30 +31,30 @@ def main(arguments: list[str]) -> int:
     from harness.load.config import ConfigProblems, read_config
 
     try:
-        serving = locustfile.Serving(read_config(Path(arguments[0])))
+        load = locustfile.LocustLoad(read_config(Path(arguments[0])))
     except (ConfigProblems, LookupError, OSError) as error:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return BAD_CONFIG
     gc.collect()
     gc.freeze()  # what is imported stays: a full collection of it would stop every stream for some 20 ms
-    return _Session(serving, Answers(protocol_fd, serving.run.ports.clock_ns)).serve()
+    return _Session(load, ControlWriter(protocol_fd, load.run.ports.clock_ns)).serve()
 
 
 class _Session:
     """The talk with the parent."""
 
-    def __init__(self, serving: "Serving", answers: Answers) -> None:
-        self._serving = serving
-        self._run = serving.run
-        self._answers = answers
+    def __init__(self, load: "LocustLoad", parent: ControlWriter) -> None:
+        self._load = load
+        self._run = load.run
+        self._parent = parent
 
     def serve(self) -> int:
-        self._serving.beside(self._watch)
+        self._load.spawn(self._watch)
         self._run.event("start", float(os.getpid()))
-        self._answers.say("ready", pid=os.getpid(), loads=[load.id for load in self._run.config.loads])
+        self._parent.send("ready", pid=os.getpid(), loads=[load.id for load in self._run.config.loads])
         for command in commands(0):
             if command.problem:
-                self._answers.say("refused", why=command.problem)
+                self._parent.send("refused", why=command.problem)
             elif command.cmd == "stop":
                 return self._stop(command)
             else:
@@ -62,30 +62,30 @@ class _Session:
         raise AssertionError("commands always end with a stop")
 
     def _obey(self, command: Command) -> None:
-        timeline, clock_ns = self._run.timeline, self._run.ports.clock_ns
+        plan_clock, clock_ns = self._run.plan_clock, self._run.ports.clock_ns
         if command.cmd == "start":
-            if timeline.start_ns is not None:
-                self._answers.say("refused", why="the load has started already")
+            if plan_clock.start_ns is not None:
+                self._parent.send("refused", why="the load has started already")
                 return
-            self._serving.start(command.fields.get("t0_ns", clock_ns()))
+            self._load.start(command.fields.get("t0_ns", clock_ns()))
         elif command.cmd == "pause":
-            timeline.pause(clock_ns())
+            plan_clock.pause(clock_ns())
         elif command.cmd == "phase":
             self._run.phase()
         elif command.cmd == "resume":
-            timeline.resume(clock_ns())
+            plan_clock.resume(clock_ns())
         if command.cmd != "status":
             kind = "begin" if command.cmd == "start" else command.cmd  # "start" is that of the process
             self._run.event(kind, command.fields.get("n"), command.fields.get("name"))
-        self._answers.say("ack", cmd=command.cmd, t0_ns=timeline.start_ns, **self._counts())
+        self._parent.send("ack", cmd=command.cmd, t0_ns=plan_clock.start_ns, **self._counts())
 
     def _stop(self, command: Command) -> int:
-        self._answers.say("ack", cmd="stop", **self._counts())
+        self._parent.send("ack", cmd="stop", **self._counts())
         orphaned = bool(command.fields.get("orphaned"))
         self._run.event("stop", command.fields.get("drain_s"), "the parent is gone" if orphaned else None)
-        cut = self._serving.stop(float(command.fields.get("drain_s", 0.0)))
+        cut = self._load.stop(float(command.fields.get("drain_s", 0.0)))
         failure = self._run.failure
-        self._answers.say("stopped", unfinished=cut, failure=_text(failure), **self._counts())
+        self._parent.send("stopped", unfinished=cut, failure=_text(failure), **self._counts())
         if failure is not None:
             return FAILED
         return ORPHANED if orphaned else OK
@@ -94,16 +94,16 @@ class _Session:
         """Tell the parent what it can't see: that a pause has run empty, the breaker opened, or we broke."""
         run, told_idle, told_breaker = self._run, False, False
         while run.failure is None:
-            paused = run.timeline.paused_ns is not None
+            paused = run.plan_clock.paused_ns is not None
             if paused and not run.audit.in_flight and not told_idle:
-                self._answers.say("idle", **self._counts())
+                self._parent.send("idle", **self._counts())
             told_idle = paused and not run.audit.in_flight
-            if run.stopped_by_gate and not told_breaker:
+            if run.stopped_by_breaker and not told_breaker:
                 told_breaker = True
-                run.event("breaker", None, run.stopped_by_gate)
-                self._answers.say("breaker", why=run.stopped_by_gate)
+                run.event("breaker", None, run.stopped_by_breaker)
+                self._parent.send("breaker", why=run.stopped_by_breaker)
             run.ports.sleep(0.02)
-        self._answers.say("failed", failure=_text(run.failure))
+        self._parent.send("failed", failure=_text(run.failure))
 
     def _counts(self) -> dict[str, int]:
         audit = self._run.audit

@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     UNFINISHED = "unfinished"  # no reply by the end of the run
 
 
-class End(StrEnum):
+class ClientEnd(StrEnum):
     """How reading ended; the table below turns it into an outcome."""
 
     NOT_SENT = "not_sent"
@@ -36,10 +36,10 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the wire showed. `error_words` are the in-band error's `code` and `type`, () when there was no error."""
+class ClientObservation:
+    """One request as the client saw it. `error_words`: the in-band error's `code` and `type`, () without an error."""
 
-    end: End
+    end: ClientEnd
     http: int | None = None
     finish: str | None = None
     error_words: tuple[str, ...] = ()
@@ -55,30 +55,30 @@ REFUSED_WORDS = frozenset({"429", "rate_limit_error", "rate_limit_exceeded", "ov
 
 
 _OURS = {
-    End.NOT_SENT: Outcome.DROPPED,
-    End.STOPPED: Outcome.UNFINISHED,
-    End.CANCELLED: Outcome.CANCELLED,
-    End.DEADLINE: Outcome.TIMEOUT,
-    End.UNREACHED: Outcome.HTTP_ERROR,
+    ClientEnd.NOT_SENT: Outcome.DROPPED,
+    ClientEnd.STOPPED: Outcome.UNFINISHED,
+    ClientEnd.CANCELLED: Outcome.CANCELLED,
+    ClientEnd.DEADLINE: Outcome.TIMEOUT,
+    ClientEnd.UNREACHED: Outcome.HTTP_ERROR,
 }
 _BY_STATUS = {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}
 
 
-def decide(seen: Seen) -> Outcome:
+def decide(observed: ClientObservation) -> Outcome:
     """The outcome of one request. Rows are in order: the first that applies is the answer."""
-    if seen.end in _OURS:
-        return _OURS[seen.end]
-    if seen.http is None:  # sent, and then no head: cut before its first byte, or something that is no HTTP
-        return Outcome.MALFORMED if seen.malformed else Outcome.TRUNCATED
-    if seen.http != 200:
-        return _BY_STATUS.get(seen.http, Outcome.HTTP_ERROR)
-    if seen.error_words:
-        return _inband(seen.error_words)
-    if seen.malformed:
+    if observed.end in _OURS:
+        return _OURS[observed.end]
+    if observed.http is None:  # sent, and then no head: cut before its first byte, or something that is no HTTP
+        return Outcome.MALFORMED if observed.malformed else Outcome.TRUNCATED
+    if observed.http != 200:
+        return _BY_STATUS.get(observed.http, Outcome.HTTP_ERROR)
+    if observed.error_words:
+        return _inband(observed.error_words)
+    if observed.malformed:
         return Outcome.MALFORMED
-    if seen.end is not End.DONE:
+    if observed.end is not ClientEnd.DONE:
         return Outcome.TRUNCATED
-    if seen.finish is None:
+    if observed.finish is None:
         return Outcome.NO_FINISH_REASON
     return Outcome.OK
 

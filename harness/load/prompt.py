@@ -32,7 +32,7 @@ def canary_text(seed: int, index: int, tokens: int = 48) -> str:
     return _text(f"{seed}/canary/{index}", tokens)
 
 
-def sha(text: str) -> str:
+def text_digest(text: str) -> str:
     """Digest that names a prompt in the history, where its text is not kept."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -10,7 +10,7 @@ threads and tests, and a stamp is taken before any parsing.
 import hashlib
 from collections.abc import Callable, Iterable
 
-from harness.load.chunks import SAMPLE_CHARS_MAX, Heard, absorb, parse
+from harness.load.chunks import SAMPLE_CHARS_MAX, StreamStats, merge_chunk, parse_chunk
 
 LINE_BYTES_MAX = 1 << 20
 
@@ -19,9 +19,9 @@ class EventReader:
     """Feeds on the bytes of an event stream. `on_gap(ns)` is called for each pause between two events with text."""
 
     def __init__(self, on_gap: Callable[[int], None] | None = None) -> None:
-        self.heard = Heard()
+        self.stats = StreamStats()
         self._on_gap = on_gap
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._data: list[bytes] = []
         self._data_ns = 0
         self._sha = hashlib.blake2b(digest_size=16)
@@ -41,7 +41,7 @@ class EventReader:
 
     def text_sha(self) -> str | None:
         """Digest of the text so far, None while there is none."""
-        return self._sha.hexdigest() if self.heard.chunks else None
+        return self._sha.hexdigest() if self.stats.chunks else None
 
     def _line(self, line: bytes, now_ns: int) -> None:
         if line.startswith(b"data:"):
@@ -54,43 +54,43 @@ class EventReader:
         # anything else is a comment (":"), or a field such as "event:" and "id:" that says nothing we need
 
     def _event(self, event: bytes, event_ns: int) -> None:
-        heard = self.heard
-        if heard.done_ns is not None:
+        stats = self.stats
+        if stats.done_ns is not None:
             return  # after [DONE] nothing counts
         if event.strip() == b"[DONE]":
-            heard.done_ns = event_ns
+            stats.done_ns = event_ns
             return
-        chunk = parse(event)
+        chunk = parse_chunk(event)
         if chunk is None:
             self._malformed(event)
             return
-        text = absorb(heard, chunk)
+        text = merge_chunk(stats, chunk)
         if text:
             self._text(text, event_ns)
 
     def _text(self, text: str, event_ns: int) -> None:
-        heard = self.heard
-        if heard.last_ns is None:
-            heard.first_ns = event_ns
+        stats = self.stats
+        if stats.last_ns is None:
+            stats.first_ns = event_ns
         else:
-            gap_ns = event_ns - heard.last_ns
-            heard.gap_ns_sum += gap_ns
-            heard.gap_ns_max = gap_ns if heard.gap_ns_max is None else max(heard.gap_ns_max, gap_ns)
+            gap_ns = event_ns - stats.last_ns
+            stats.gap_ns_sum += gap_ns
+            stats.gap_ns_max = gap_ns if stats.gap_ns_max is None else max(stats.gap_ns_max, gap_ns)
             if self._on_gap is not None:
                 self._on_gap(gap_ns)
-        heard.last_ns = event_ns
-        heard.chunks += 1
+        stats.last_ns = event_ns
+        stats.chunks += 1
         self._sha.update(text.encode("utf-8", "surrogatepass"))
-        if len(heard.sample) < SAMPLE_CHARS_MAX:
-            heard.sample += text[: SAMPLE_CHARS_MAX - len(heard.sample)]
+        if len(stats.sample) < SAMPLE_CHARS_MAX:
+            stats.sample += text[: SAMPLE_CHARS_MAX - len(stats.sample)]
 
     def _malformed(self, event: bytes) -> None:
-        self.heard.malformed += 1
-        if self.heard.malformed_text is None:
-            self.heard.malformed_text = event[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
+        self.stats.malformed += 1
+        if self.stats.malformed_text is None:
+            self.stats.malformed_text = event[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
 
 
-class Lines:
+class LineSplitter:
     """Splits bytes at LF, CR LF or CR, and never holds more than LINE_BYTES_MAX of an unfinished line."""
 
     def __init__(self) -> None:

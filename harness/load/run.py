@@ -16,17 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.load.ask import Planned, Writer
-from harness.load.breaker import Gate
+from harness.load.breaker import Breaker
 from harness.load.config import LoadConfig
+from harness.load.connection import ConnectionPool
 from harness.load.exchange import Exchange, Reply
-from harness.load.itl import Window
-from harness.load.lines import canary_line, reply_line
-from harness.load.outcome import End, Outcome
+from harness.load.itl import GapHistogram
+from harness.load.outcome import ClientEnd, Outcome
+from harness.load.plan_clock import PlanClock
+from harness.load.request_builder import PreparedRequest, RequestBuilder
 from harness.load.selfaudit import SelfAudit
 from harness.load.spool import Spool
-from harness.load.timeline import Timeline
-from harness.load.wire import Lines
+from harness.load.spool_lines import canary_line, reply_line
 
 CANARY_SLOTS = 4
 SWEEP_S = 0.02  # how late a deadline may be noticed
@@ -47,7 +47,7 @@ class Ports:
 
 
 @dataclass
-class _Open:
+class _OpenRequest:
     """A request that is out: its exchange and its deadline."""
 
     exchange: Exchange
@@ -58,7 +58,7 @@ class _Open:
 class _Slots:
     """Open requests of one load."""
 
-    most: int
+    limit: int
     taken: int = 0
 
 
@@ -69,50 +69,50 @@ class LoadRun:
     config: LoadConfig
     spool: Spool
     ports: Ports = field(default_factory=Ports)
-    on_reply: Callable[[Planned, int, Reply], None] | None = None
+    on_reply: Callable[[PreparedRequest, int, Reply], None] | None = None
 
     def __post_init__(self) -> None:
         now_ns = self.ports.clock_ns()
-        self.timeline = Timeline()
+        self.plan_clock = PlanClock()
         self.audit = SelfAudit(self.ports.clock_ns)
-        self.writer = Writer(self.config)
+        self.builder = RequestBuilder(self.config)
         self.failure: BaseException | None = None
         self.stopping = False
-        self._gate = Gate(self.config.manners, now_ns)
-        self._gaps = Window(now_ns)
-        self._lines = Lines()
+        self._breaker = Breaker(self.config.manners, now_ns)
+        self._gaps = GapHistogram(now_ns)
+        self._connections = ConnectionPool()
         self._lock = threading.Lock()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRequest] = {}
         self._slots = {load.id: _Slots(load.in_flight_max) for load in self.config.loads}
         self._slots["canary"] = _Slots(CANARY_SLOTS)
         self._held_told = 0
 
     @property
-    def stopped_by_gate(self) -> str:
+    def stopped_by_breaker(self) -> str:
         """Why the breaker ended the sending, "" while it has not."""
-        return self._gate.stopped
+        return self._breaker.stopped
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    def offer(self, planned: Planned, intended_ns: int) -> None:
+    def offer(self, planned: PreparedRequest, intended_ns: int) -> None:
         """Send it now, beside whatever else is going on. A full pool counts a dropped arrival; nothing blocks."""
         if self._admit(planned, intended_ns):
             self.ports.spawn(lambda: self._guarded(planned, intended_ns))
 
-    def send(self, planned: Planned, intended_ns: int) -> Outcome | None:
+    def send(self, planned: PreparedRequest, intended_ns: int) -> Outcome | None:
         """The same for a closed-loop user, who waits for the end: its outcome, or None when it was not sent."""
         if not self._admit(planned, intended_ns):
             return None
         reply = self._guarded(planned, intended_ns)
         return reply.outcome if reply is not None else None
 
-    def _admit(self, planned: Planned, intended_ns: int) -> bool:
+    def _admit(self, planned: PreparedRequest, intended_ns: int) -> bool:
         now_ns = self.ports.clock_ns()
         with self._lock:
             slots = self._slots[planned.load_id]
-            if self.stopping or not self._gate.lets_through(now_ns, self.audit.in_flight):
+            if self.stopping or not self._breaker.allows(now_ns, self.audit.in_flight):
                 return False
-            if slots.taken < slots.most:
+            if slots.taken < slots.limit:
                 slots.taken += 1
                 self.audit.in_flight += 1
                 return True
@@ -120,7 +120,7 @@ class LoadRun:
         self._put({**planned.line, "intended_ns": intended_ns, "sent_ns": None})
         return False
 
-    def _guarded(self, planned: Planned, intended_ns: int) -> Reply | None:
+    def _guarded(self, planned: PreparedRequest, intended_ns: int) -> Reply | None:
         try:
             return self._exchange(planned, intended_ns)
         except BaseException as error:
@@ -133,23 +133,23 @@ class LoadRun:
                 self.audit.done += 1
                 self._open.pop(planned.request.id, None)
 
-    def _exchange(self, planned: Planned, intended_ns: int) -> Reply:
+    def _exchange(self, planned: PreparedRequest, intended_ns: int) -> Reply:
         clock_ns, request = self.ports.clock_ns, planned.request
         with self._lock:
-            line = self._lines.take(clock_ns())
-        exchange = Exchange(request, line, clock_ns, lambda gap_ns: self._gaps.add(planned.load_id, gap_ns))
+            connection = self._connections.acquire(clock_ns())
+        exchange = Exchange(request, connection, clock_ns, lambda gap_ns: self._gaps.add(planned.load_id, gap_ns))
         sent_ns = clock_ns()
         with self._lock:
-            self._open[request.id] = _Open(exchange, sent_ns + int(request.timeout_s * 1e9))
+            self._open[request.id] = _OpenRequest(exchange, sent_ns + int(request.timeout_s * 1e9))
             self.audit.sent += 1
             self.audit.late(sent_ns - intended_ns)
         self._put({**planned.line, "intended_ns": intended_ns, "sent_ns": sent_ns})
         reply = exchange.run()
         now_ns = clock_ns()
         with self._lock:
-            self._lines.give(line, now_ns, reply.reusable)
+            self._connections.release(connection, now_ns, reply.reusable)
             if planned.kind != "malformed":  # a 500 for nonsense is a finding, and no sign that the server suffers
-                self._tell_gate(now_ns, sent_ns, reply)
+                self._tell_breaker(now_ns, sent_ns, reply)
         self._put(reply_line(request.id, reply))
         if planned.kind == "canary" and reply.outcome is Outcome.OK:  # half an answer is no wrong answer
             self._put(canary_line(request.id, reply))
@@ -157,14 +157,14 @@ class LoadRun:
             self.on_reply(planned, sent_ns, reply)
         return reply
 
-    def _tell_gate(self, now_ns: int, sent_ns: int, reply: Reply) -> None:
+    def _tell_breaker(self, now_ns: int, sent_ns: int, reply: Reply) -> None:
         if reply.outcome in (Outcome.CANCELLED, Outcome.UNFINISHED):
             return  # our doing: it says nothing about the server
         lost = reply.http is None and reply.outcome is not Outcome.TIMEOUT
         bad = lost or reply.outcome is Outcome.REFUSED or (reply.http or 0) >= 500
-        heard = reply.heard
+        heard = reply.stats
         tokens = (heard.prompt_tokens or 0) + (heard.count_tokens()[0] or 0)
-        self._gate.heard(now_ns, bad, reply.end_ns - sent_ns, tokens, reply.retry_after_s)
+        self._breaker.record_reply(now_ns, bad, reply.end_ns - sent_ns, tokens, reply.retry_after_s)
 
     # -- what goes on beside ---------------------------------------------------------------------------------------
 
@@ -174,24 +174,24 @@ class LoadRun:
         with self._lock:
             late = [entry.exchange for entry in self._open.values() if entry.deadline_ns <= now_ns]
         for exchange in late:
-            exchange.cut(End.DEADLINE)
+            exchange.cut(ClientEnd.DEADLINE)
 
-    def second(self, last: bool = False) -> None:
+    def every_second(self, last: bool = False) -> None:
         """Write the self-audit, and the gaps when their window is over. Called once a second."""
         with self._lock:
             line = self.audit.line()
-            rows = self._gaps.turn(self.ports.clock_ns(), cut=last)
-            held, self._held_told = self._gate.held - self._held_told, self._gate.held
+            rows = self._gaps.rotate(self.ports.clock_ns(), cut=last)
+            held, self._held_told = self._breaker.held_back - self._held_told, self._breaker.held_back
         self._put(line)
         for row in rows:
             self._put(row)
         if held:
-            self.event("held", held, self._gate.stopped or "ramp, Retry-After or limit of the target's manners")
+            self.event("held", held, self._breaker.stopped or "ramp, Retry-After or limit of the target's manners")
 
     def phase(self) -> None:
         """A phase begins: gaps from now on are its own, and none of them shares a window with those before."""
         with self._lock:
-            rows = self._gaps.turn(self.ports.clock_ns(), cut=True)
+            rows = self._gaps.rotate(self.ports.clock_ns(), cut=True)
         for row in rows:
             self._put(row)
 
@@ -205,11 +205,11 @@ class LoadRun:
         with self._lock:
             left = [entry.exchange for entry in self._open.values()]
         for exchange in left:
-            exchange.cut(End.STOPPED)
+            exchange.cut(ClientEnd.STOPPED)
         self._await_empty(GRACE_S)
         with self._lock:
-            self._lines.close()
-        self.second(last=True)
+            self._connections.close()
+        self.every_second(last=True)
         return len(left)
 
     def _await_empty(self, most_s: float) -> None:

@@ -34,7 +34,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """`compared` tokens were looked at; they part at index `parted_at` (None: nowhere), where the reference's margin
     between its best two was `margin`."""
 
@@ -44,11 +44,11 @@ class Compared:
     margin: float | None = None
 
 
-def compare(reference: Answer, reply: Answer) -> Compared:
+def compare(reference: Answer, reply: Answer) -> Comparison:
     """The worst of both views. A reply that ends earlier or later parts where the shorter one ends."""
     if reference.tokens is None or reply.tokens is None:
         alike_text = reference.text is not None and reference.text == reply.text
-        return Compared("equal", 1) if alike_text else Compared("unknown", 0)
+        return Comparison("equal", 1) if alike_text else Comparison("unknown", 0)
     common = min(len(reference.tokens), len(reply.tokens))
     parted_at = next((i for i in range(common) if reference.tokens[i] != reply.tokens[i]), None)
     if parted_at is None and len(reference.tokens) != len(reply.tokens):
@@ -56,12 +56,12 @@ def compare(reference: Answer, reply: Answer) -> Compared:
     alike = common if parted_at is None else parted_at
     state = _size(_largest_difference(reference.logprobs, reply.logprobs, alike))
     if parted_at is None:
-        return Compared(state, common)
+        return Comparison(state, common)
     margin = _at(reference.margins, parted_at)
     if margin is None:
         margin = _at(reply.margins, parted_at)  # the same two candidates, seen from the other side
     parting = "unknown" if margin is None else max("drift", _size(margin), key=_ORDER.index)
-    return Compared(max(state, parting, key=_ORDER.index), min(common, parted_at + 1), parted_at, margin)
+    return Comparison(max(state, parting, key=_ORDER.index), min(common, parted_at + 1), parted_at, margin)
 
 
 def _size(difference: float | None) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from harness.record.canary import Reference, answer_of, compare
 from harness.record.rows import ROW_KINDS, SELF_SERIES, Row, row_of
 from harness.record.store import open_history, write_rows
-from harness.record.tail import FileShrank, read_piece
+from harness.record.tail import FileShrank, read_tail
 
 SPOOLS = {"requests.jsonl": "load", "outcomes.jsonl": "server"}  # file -> process that writes it
 ROWS_HELD_MAX = 1_000_000  # what the typed methods may hold between two pumps
@@ -148,16 +148,16 @@ class Recorder:
     def _take(self, name: str) -> tuple[list[Row], int, bool]:
         offset = self._offsets[name]
         try:
-            piece = read_piece(self._directory / name, offset)
+            found = read_tail(self._directory / name, offset)
         except FileShrank as error:
             return self._shrank(name, str(error))
         odd: Counter[str] = Counter()
-        rows = [row for line in piece.lines for row in self._rows(line, SPOOLS[name], odd)]
-        if piece.garbage:
-            odd["spool_garbage"] += piece.garbage
+        rows = [row for line in found.lines for row in self._rows(line, SPOOLS[name], odd)]
+        if found.garbage:
+            odd["spool_garbage"] += found.garbage
         if odd:
             rows += [self._remark(kind, count, name) for kind, count in sorted(odd.items())]
-        return rows, piece.offset, piece.more
+        return rows, found.offset, found.more
 
     def _rows(self, line: dict[str, Any], proc: str, odd: Counter[str]) -> list[Row]:
         kind = line["e"]

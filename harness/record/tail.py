@@ -11,7 +11,7 @@ LINE_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class TailRead:
     """What one read found: whole lines, how many were not JSON objects, and the offset after them."""
 
     lines: list[dict[str, Any]]
@@ -24,7 +24,7 @@ class FileShrank(RuntimeError):
     """A spool is append-only; one that got shorter was replaced, and its offsets mean nothing."""
 
 
-def read_piece(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) -> Piece:
+def read_tail(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) -> TailRead:
     """Whole lines from `offset` on. A file that is not there yet has none. Never raises for a line's content."""
     try:
         with path.open("rb") as file:
@@ -33,13 +33,13 @@ def read_piece(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) ->
             file.seek(offset)
             data = file.read(read_bytes_max)
     except FileNotFoundError:
-        return Piece([], 0, offset, False)
+        return TailRead([], 0, offset, False)
     end = data.rfind(b"\n") + 1
     full = len(data) == read_bytes_max
     if not end:
         # A line that never ends would stop us for ever: step over what can't be one.
         too_long = len(data) > LINE_BYTES_MAX
-        return Piece([], 1 if too_long else 0, offset + len(data) if too_long else offset, too_long and full)
+        return TailRead([], 1 if too_long else 0, offset + len(data) if too_long else offset, too_long and full)
     lines: list[dict[str, Any]] = []
     garbage = 0
     for raw in data[: end - 1].split(b"\n"):
@@ -48,7 +48,7 @@ def read_piece(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) ->
             garbage += 1 if raw.strip() else 0
         else:
             lines.append(value)
-    return Piece(lines, garbage, offset + end, full)
+    return TailRead(lines, garbage, offset + end, full)
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:

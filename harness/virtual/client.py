@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.load.cancel import CancelAt
-from harness.load.outcome import End, Outcome, Seen, decide
+from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
 from runtime.core.work import Sampled
 
 Gap = Callable[[int], None]
@@ -147,21 +147,21 @@ class Client:
         """[DONE], with the usage that the server counted."""
         self.finish = finish
         self.prompt_tokens = len(self.asked.prompt)
-        self.over(now_ns, End.DONE)
+        self.over(now_ns, ClientEnd.DONE)
 
     def refused(self, now_ns: int, http: int, error: str, retry_after_s: float | None) -> None:
         """A status that is not 200, before anything was streamed."""
         self.head_ns, self.http, self.error, self.retry_after_s = now_ns, http, error, retry_after_s
-        self.over(now_ns, End.DONE)
+        self.over(now_ns, ClientEnd.DONE)
 
-    def over(self, now_ns: int, end: End, words: tuple[str, ...] = (), error: str | None = None) -> None:
+    def over(self, now_ns: int, end: ClientEnd, words: tuple[str, ...] = (), error: str | None = None) -> None:
         """The one end; a second one is our own mistake."""
         assert self.outcome is None, f"{self.asked.id} ends again, by {end}"
         self.end_ns = now_ns
         self.error = error if error is not None else self.error
-        if end is End.CANCELLED:
+        if end is ClientEnd.CANCELLED:
             self.cancel_ns = now_ns
-        self.outcome = decide(Seen(end, self.http, self.finish, words))
+        self.outcome = decide(ClientObservation(end, self.http, self.finish, words))
 
     def request_row(self) -> tuple[int | str | None, ...]:
         """Its row of table request."""

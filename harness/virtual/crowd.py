@@ -1,16 +1,16 @@
 """The load of a virtual run: who asks, when, and for what. Open arrivals come lazily, one is planned at a time.
 
 What LoadProcess is to a live trial: `begin`, `pause`, `resume`, `stop`; `idle` and `finished` tell. The schedule is
-the same absolute one, and stands still during a pause (harness.load.timeline).
+the same absolute one, and stands still during a pause (harness.load.plan_clock).
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from harness.load.breaker import Gate
-from harness.load.outcome import End, Outcome
-from harness.load.timeline import Timeline
+from harness.load.breaker import Breaker
+from harness.load.outcome import ClientEnd, Outcome
+from harness.load.plan_clock import PlanClock
 from harness.plan.canary import CanaryConfig
 from harness.virtual.asked import canary_asked, load_asked, open_asked
 from harness.virtual.client import Asked, Client, request_row
@@ -22,7 +22,7 @@ from scenarios.load import Load
 
 CANARY_SLOTS = 4
 AFTER_FAILURE_S = 1.0
-"""A closed-loop user who was not served comes back after this, as in harness.load.closed."""
+"""A closed-loop user who was not served comes back after this, as in harness.load.closed_loop."""
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Crowd:
     canary: CanaryConfig | None
     canary_every_s: float
     send: Callable[[Client], None]
-    hang_up: Callable[[Client, End], None]
+    hang_up: Callable[[Client, ClientEnd], None]
     ended: Callable[[Client], None]
-    gate: Gate | None = None
+    gate: Breaker | None = None
     catch_up: Callable[[], None] = lambda: None  # what a leap has not told yet is told; filled by the world
     idle: bool = False
     finished: bool = False
@@ -64,7 +64,7 @@ class Crowd:
     """Those who have thought to the end while the load stood still."""
     _patient: dict[float, deque[Client]] = field(default_factory=dict)
     """By patience, in order of sending: who waits, and some who have ended."""
-    _timeline: Timeline = field(default_factory=Timeline)
+    _timeline: PlanClock = field(default_factory=PlanClock)
     _pending: tuple[float, Asked] | None = None
     _canaries: int = 0
     _round: int = 0
@@ -184,7 +184,7 @@ class Crowd:
     def _offer(self, asked: Asked, intended_ns: int) -> bool:
         """Send it now. A full pool counts a dropped arrival; nothing waits. False: it was not sent."""
         now_ns = self.time.now_ns()
-        if self.gate is not None and not self.gate.lets_through(now_ns, self.in_flight):
+        if self.gate is not None and not self.gate.allows(now_ns, self.in_flight):
             return False
         if self._taken.get(asked.load, 0) >= self._most[asked.load]:
             self.dropped += 1
@@ -228,7 +228,7 @@ class Crowd:
             return
         bad = outcome is Outcome.REFUSED or (client.http or 0) >= 500
         tokens = (client.prompt_tokens or 0) + len(client.tokens)
-        self.gate.heard(client.end_ns, bad, client.end_ns - client.sent_ns, tokens, client.retry_after_s)
+        self.gate.record_reply(client.end_ns, bad, client.end_ns - client.sent_ns, tokens, client.retry_after_s)
 
     def _will_tire(self, client: Client) -> None:
         """One thing planned for all who wait equally long: one each would interrupt every leap of the engine."""
@@ -246,11 +246,11 @@ class Crowd:
         while waiting and (waiting[0].outcome is not None or waiting[0].sent_ns + round(patience_s * SECOND) <= now_ns):
             client = waiting.popleft()
             if client.outcome is None:
-                self.hang_up(client, End.DEADLINE)
+                self.hang_up(client, ClientEnd.DEADLINE)
         if waiting:
             self.time.at(waiting[0].sent_ns + round(patience_s * SECOND), lambda: self._tire(patience_s))
 
     def _cut_rest(self) -> None:
         for client in list(self._open.values()):
-            self.hang_up(client, End.STOPPED)
+            self.hang_up(client, ClientEnd.STOPPED)
         self.finished = True

@@ -15,7 +15,7 @@ from harness.drive.stop import Stop
 from harness.drive.surroundings import surroundings
 from harness.drive.switch import Switch
 from harness.drive.trial import Trial
-from harness.load.breaker import Gate, Manners
+from harness.load.breaker import Breaker, Politeness
 from harness.plan.canary import canaries_of
 from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
@@ -110,14 +110,14 @@ def _facts(table: CostTable) -> dict[str, str]:
     return facts | {f"cost_table.error.{key}": f"{share:+.1%}" for key, share in table.error.items()}
 
 
-def _gate(plan: Plan) -> Gate | None:
+def _gate(plan: Plan) -> Breaker | None:
     """The scenario's own limits; the manners that a foreign server is due concern nobody here."""
     limits = plan.scenario.limits
     given = (limits.requests, limits.tokens, limits.in_flight, limits.rate)
     if all(each is None for each in given):
         return None
-    return Gate(
-        Manners(
+    return Breaker(
+        Politeness(
             None,
             honour_retry_after=False,
             bad_share_max=None,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import sub
 
-from harness.load.itl import Window
+from harness.load.itl import GapHistogram
 from harness.virtual.server import Exchange, VirtualServer
 from runtime.core.work import Sampled
 
@@ -14,7 +14,7 @@ FAR = 1 << 60
 class LeapNews:
     """Implements `runtime.leap.News` over the exchanges of a server."""
 
-    def __init__(self, server: VirtualServer, gaps: Window) -> None:
+    def __init__(self, server: VirtualServer, gaps: GapHistogram) -> None:
         self._server = server
         self._gaps = gaps
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from faults import FaultState, Fire
-from harness.load.itl import Window
+from harness.load.itl import GapHistogram
 from harness.record.recorder import Recorder
 from runtime.core.env import Event
 from runtime.guard.audit import AuditRow
@@ -22,7 +22,7 @@ class Rows:
         self._held: dict[str, list[Values]] = {}
         self._count = 0
         self._series: dict[str, int] = {}
-        self.gaps = Window(0)
+        self.gaps = GapHistogram(0)
         """Gaps between tokens, by load."""
         self.latest: dict[str, float] = {}
         """Last sample of each series, by name."""
@@ -79,6 +79,6 @@ class Rows:
 
     def turn_gaps(self, now_ns: int, *, cut: bool = False) -> None:
         """Write the histogram of a window of gaps that is over, or ends now."""
-        if found := self.gaps.turn_rows(now_ns, cut):
+        if found := self.gaps.rotate_rows(now_ns, cut):
             self._held.setdefault("hist", []).extend(found)
             self._count += len(found)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from faults import Effect, Kind
-from harness.load.outcome import End as ClientEnd
+from harness.load.outcome import ClientEnd
 from harness.virtual.client import Client
 from harness.virtual.rows import Rows
 from runtime.core.edge import Cancel, End, Ended, Mailbox, Output, Submit

@@ -8,8 +8,8 @@ Everything that happens at one moment happens before the engine's turn, as a liv
 from collections.abc import Callable
 
 from faults import Faults
-from harness.load.breaker import Gate
-from harness.load.outcome import End
+from harness.load.breaker import Breaker
+from harness.load.outcome import ClientEnd
 from harness.plan.canary import CanaryConfig
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
@@ -55,7 +55,7 @@ class World:
         plan: Plan,
         rows: Rows,
         table: CostTable,
-        gate: Gate | None,
+        gate: Breaker | None,
         canary: CanaryConfig,
         *,
         leaps: bool = True,
@@ -166,7 +166,7 @@ class World:
         """Cut who is left, and write what has gathered."""
         for exchange in list(self.server.open.values()):
             if exchange.client.outcome is None:
-                self.server.hang_up(exchange.client, End.STOPPED)
+                self.server.hang_up(exchange.client, ClientEnd.STOPPED)
         self.run_for(0)
         self.server.marked(self.time.now_ns(), all_of_them=True)
         self.rows.turn_gaps(self.time.now_ns(), cut=True)

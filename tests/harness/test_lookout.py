@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.lookout import look_out
-from harness.sense.listeners import listener, port_of
+from harness.telemetry.listeners import listener, port_of
 from scenarios.read import Document, read_text
 
 TEXT = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.drive.load import load_config
-from harness.load.breaker import OPEN
+from harness.load.breaker import UNLIMITED
 from harness.load.config import LoadConfig, parse_config
 from harness.plan.plan import make
 from harness.provenance import Provenance
@@ -38,7 +38,7 @@ def at(url: str) -> str:
 
 def test_our_own_runtime_is_not_spared():
     config = config_of("")
-    assert config.manners == OPEN
+    assert config.manners == UNLIMITED
     assert config.canary is not None
     assert (config.canary.logprobs, config.canary.prompts) == (2, 8)
 

@@ -10,7 +10,7 @@ from assertions.plan_view import PlanView
 from harness.drive import twins
 from harness.drive.reference import Prompt, ReferenceFailed
 from harness.drive.twins import Bystander, choose, compare_twins, held_against
-from harness.load.prompt import prompt_text, sha
+from harness.load.prompt import prompt_text, text_digest
 from harness.plan.plan import Plan, make
 from harness.provenance import Provenance
 from harness.record.canary import Answer
@@ -58,9 +58,10 @@ def recorder(tmp_path: Path, plan: Plan) -> Any:
     ]
     for number, (name, load, row) in enumerate(asks):
         at_ns = number * S // 4
-        made.put("request", id=name, load=load, kind="load", plan_row=row.n, prompt_sha=sha(prompt_text(row.parts)),
+        digest = text_digest(prompt_text(row.parts))
+        made.put("request", id=name, load=load, kind="load", plan_row=row.n, prompt_sha=digest,
                  output_tokens_max=row.output_tokens, intended_ns=at_ns, sent_ns=at_ns)  # fmt: skip
-        made.put("reply", request=name, end_ns=at_ns + S // 2, outcome="ok", text_sha=sha(f"said to {name}"))
+        made.put("reply", request=name, end_ns=at_ns + S // 2, outcome="ok", text_sha=text_digest(f"said to {name}"))
     made.put("fault", id="oom", n=0, arm_ns=30 * S, first_ns=30 * S, heal_ns=31 * S, fired=1, state="healed")
     made.put("fire", fault="oom", n=0, t_ns=30 * S)
     made.phase("drain", 0, 50 * S, 52 * S, "done")

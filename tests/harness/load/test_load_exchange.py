@@ -21,15 +21,17 @@ from misbehaving import (
 )
 
 from harness.load.cancel import parse_cancel
-from harness.load.chunks import Heard, absorb
-from harness.load.exchange import Exchange, Reply, Request, retry_after_s
-from harness.load.outcome import End, Outcome
-from harness.load.wire import USER_AGENT, Line, first_model
+from harness.load.chunks import StreamStats, merge_chunk
+from harness.load.connection import USER_AGENT, Connection, first_model
+from harness.load.exchange import Exchange, HttpRequest, Reply, retry_after_s
+from harness.load.outcome import ClientEnd, Outcome
 
 
-def exchange(server_url: str, cancel: str | None = None, line: Line | None = None, timeout_s: float = 10.0) -> Exchange:
-    request = Request("r1", server_url + "/v1/chat/completions", b"{}", {}, timeout_s, parse_cancel(cancel))
-    return Exchange(request, line or Line())
+def exchange(
+    server_url: str, cancel: str | None = None, connection: Connection | None = None, timeout_s: float = 10.0
+) -> Exchange:
+    request = HttpRequest("r1", server_url + "/v1/chat/completions", b"{}", {}, timeout_s, parse_cancel(cancel))
+    return Exchange(request, connection or Connection())
 
 
 def play(*script: Step, cancel: str | None = None) -> Reply:
@@ -41,24 +43,24 @@ def test_a_whole_stream_is_ok_with_every_stamp_in_order() -> None:
     reply = play(
         send(HEAD_SSE, chunk(event("a")), chunk(event("b", "stop")), chunk(usage(7, 2)), chunk(DONE), LAST_CHUNK)
     )
-    heard = reply.heard
+    stats = reply.stats
     assert reply.outcome == Outcome.OK
     assert reply.head_ns is not None
-    assert heard.first_ns is not None
-    assert heard.last_ns is not None
-    assert reply.head_ns <= heard.first_ns <= heard.last_ns <= reply.end_ns
-    assert heard.count_tokens() == (2, "usage")
-    assert (heard.prompt_tokens, heard.chunks, heard.finish) == (7, 2, "stop")
+    assert stats.first_ns is not None
+    assert stats.last_ns is not None
+    assert reply.head_ns <= stats.first_ns <= stats.last_ns <= reply.end_ns
+    assert stats.count_tokens() == (2, "usage")
+    assert (stats.prompt_tokens, stats.chunks, stats.finish) == (7, 2, "stop")
     assert reply.sample is None
     assert reply.reusable
 
 
 def test_token_ids_are_counted_by_us_and_win_over_the_servers_own_word() -> None:
-    heard = Heard()
+    stats = StreamStats()
     for chunk_of in ({"token_ids": [5, 6]}, {"token_ids": [7]}):
-        absorb(heard, {"choices": [{"index": 0, "text": "x", **chunk_of}]})
-    absorb(heard, {"choices": [], "usage": {"completion_tokens": 9}})
-    assert heard.count_tokens() == (3, "ids")
+        merge_chunk(stats, {"choices": [{"index": 0, "text": "x", **chunk_of}]})
+    merge_chunk(stats, {"choices": [], "usage": {"completion_tokens": 9}})
+    assert stats.count_tokens() == (3, "ids")
 
 
 def test_a_stream_that_is_cut_is_truncated() -> None:
@@ -75,13 +77,13 @@ def test_a_stream_that_ends_in_good_order_but_without_done_is_truncated() -> Non
 def without_done(*script: Step) -> Reply:
     """The same, of a server that is known never to say [DONE]."""
     with Misbehaving(*script) as server:
-        return Exchange(Request("r1", server.url + "/", b"{}", {}, 10.0, wants_done=False), Line()).run()
+        return Exchange(HttpRequest("r1", server.url + "/", b"{}", {}, 10.0, wants_done=False), Connection()).run()
 
 
 def test_a_server_that_never_says_done_ends_a_whole_stream_by_its_finish_reason_and_a_good_order() -> None:
     reply = without_done(send(HEAD_SSE, chunk(event("a", "stop")), chunk(usage(7, 1)), LAST_CHUNK))
     assert reply.outcome == Outcome.OK
-    assert reply.heard.count_tokens() == (1, "usage")
+    assert reply.stats.count_tokens() == (1, "usage")
     assert reply.reusable
 
 
@@ -99,14 +101,14 @@ def test_a_stream_without_framing_is_read_event_by_event() -> None:
         reader.start()
         server.reached.wait(10)
         for _ in range(1000):  # the first event is heard while the second is not yet sent
-            if running._heard.chunks:
+            if running._stats.chunks:
                 break
             threading.Event().wait(0.005)
-        assert running._heard.chunks == 1
+        assert running._stats.chunks == 1
         server.released.set()
         reader.join(10)
     assert replies[0].outcome == Outcome.OK
-    assert replies[0].heard.chunks == 2
+    assert replies[0].stats.chunks == 2
 
 
 def test_an_error_in_the_stream_under_200_is_no_success() -> None:
@@ -140,7 +142,7 @@ def test_a_character_that_is_split_over_chunks_is_whole_in_the_text() -> None:
     middle = whole.index("🚢".encode()) + 2
     reply = play(send(HEAD_SSE, chunk(whole[:middle]), chunk(whole[middle:]), LAST_CHUNK))
     assert reply.outcome == Outcome.OK
-    assert reply.heard.sample == "Ω🚢"
+    assert reply.stats.sample == "Ω🚢"
 
 
 def test_bytes_that_are_not_http_are_malformed() -> None:
@@ -189,8 +191,8 @@ def test_a_reply_that_is_one_json_body_is_ok_without_a_first_token() -> None:
     )
     reply = play(send(head("200 OK", body)))
     assert reply.outcome == Outcome.OK
-    assert reply.heard.first_ns is None
-    assert reply.heard.count_tokens() == (2, "usage")
+    assert reply.stats.first_ns is None
+    assert reply.stats.count_tokens() == (2, "usage")
 
 
 def test_a_json_body_shorter_than_its_length_is_truncated() -> None:
@@ -214,7 +216,7 @@ def test_a_cancel_in_prefill_leaves_after_the_head_and_before_the_first_token() 
         assert server.peer_closed.wait(10)
     assert reply.outcome == Outcome.CANCELLED
     assert reply.head_ns is not None
-    assert reply.heard.first_ns is None
+    assert reply.stats.first_ns is None
 
 
 def test_a_cancel_at_token_3_has_heard_three_and_closes_the_connection() -> None:
@@ -222,7 +224,7 @@ def test_a_cancel_at_token_3_has_heard_three_and_closes_the_connection() -> None
         reply = exchange(server.url, "token 3").run()
         assert server.peer_closed.wait(10)
     assert reply.outcome == Outcome.CANCELLED
-    assert reply.heard.chunks == 3
+    assert reply.stats.chunks == 3
     assert reply.error is None
 
 
@@ -235,9 +237,11 @@ def test_a_stream_that_ends_before_the_cancel_is_what_it_is() -> None:
 @pytest.mark.parametrize(
     "script", [(), (send(b"HTTP/1.1 200 OK\r\nContent-Ty"),), (send(HEAD_SSE, chunk(event("a"))),)]
 )
-@pytest.mark.parametrize(("end", "outcome"), [(End.DEADLINE, Outcome.TIMEOUT), (End.STOPPED, Outcome.UNFINISHED)])
+@pytest.mark.parametrize(
+    ("end", "outcome"), [(ClientEnd.DEADLINE, Outcome.TIMEOUT), (ClientEnd.STOPPED, Outcome.UNFINISHED)]
+)
 def test_a_cut_from_outside_ends_a_hanging_request_at_any_stage(
-    script: tuple[Step, ...], end: End, outcome: Outcome
+    script: tuple[Step, ...], end: ClientEnd, outcome: Outcome
 ) -> None:
     with Misbehaving(*script, hold()) as server:
         running = exchange(server.url)
@@ -258,18 +262,18 @@ def test_the_socket_timeout_is_the_net_below_the_deadline() -> None:
 def test_a_connection_is_used_again_only_after_a_whole_reply() -> None:
     good = send(HEAD_SSE, chunk(event("a", "stop")), chunk(DONE), LAST_CHUNK)
     with Misbehaving(good) as server:
-        line = Line()
-        assert exchange(server.url, line=line).run().reusable
-        first = line.wire.sock
-        assert exchange(server.url, line=line).run().outcome == Outcome.OK
-        assert line.wire.sock is first
+        connection = Connection()
+        assert exchange(server.url, connection=connection).run().reusable
+        first = connection.sock
+        assert exchange(server.url, connection=connection).run().outcome == Outcome.OK
+        assert connection.sock is first
 
 
 def test_a_server_that_stays_open_after_done_does_not_delay_the_end() -> None:
     with Misbehaving(send(HEAD_SSE, chunk(event("a", "stop")), chunk(DONE)), hold()) as server:
         reply = exchange(server.url).run()
     assert reply.outcome == Outcome.OK
-    assert reply.heard.done_ns == reply.end_ns
+    assert reply.stats.done_ns == reply.end_ns
     assert not reply.reusable
 
 

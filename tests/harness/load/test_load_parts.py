@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from harness.load.cancel import CancelAt, parse_cancel
 from harness.load.control import ORPHANED, commands, parse_command
-from harness.load.itl import UNIT_NS, Window, bucket
+from harness.load.itl import UNIT_NS, GapHistogram, bucket
 from harness.load.malformed import malformed_body
-from harness.load.prompt import canary_text, prompt_text, sha
+from harness.load.plan_clock import PlanClock
+from harness.load.prompt import canary_text, prompt_text, text_digest
 from harness.load.selfaudit import SelfAudit, resident_bytes
 from harness.load.spool import Spool, SpoolFull
-from harness.load.timeline import Timeline
 from scenarios.arrivals import PromptPart
 
 SECOND = 1_000_000_000
@@ -31,45 +31,47 @@ def test_a_bucket_holds_its_value_within_a_tenth_of_a_percent(value_ns: int) -> 
 
 
 def test_a_window_counts_by_load_and_starts_afresh() -> None:
-    window = Window(0)
+    window = GapHistogram(0)
     window.add("chat", 5_000_000)
     window.add("chat", 5_000_000)
     window.add("probe", 7_000)
-    assert window.turn(9 * SECOND) == []
-    rows = window.turn(10 * SECOND)
+    assert window.rotate(9 * SECOND) == []
+    rows = window.rotate(10 * SECOND)
     assert [(row["load"], row["bucket"], row["n"]) for row in rows] == [
         ("chat", bucket(5_000_000), 2),
         ("probe", 7_000, 1),
     ]
     assert (rows[0]["t_ns"], rows[0]["width_ns"]) == (0, 10 * SECOND)
     window.add("chat", 1_000)
-    assert [(row["t_ns"], row["width_ns"]) for row in window.turn(12 * SECOND, cut=True)] == [(10 * SECOND, 2 * SECOND)]
+    assert [(row["t_ns"], row["width_ns"]) for row in window.rotate(12 * SECOND, cut=True)] == [
+        (10 * SECOND, 2 * SECOND)
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 10**11)), st.integers(1, 3)), max_size=8))
 def test_a_window_counts_each_gap_in_its_own_bucket(told: list[tuple[str, list[int], int]]) -> None:
-    window, counted = Window(0), Counter[tuple[str, int]]()
+    window, counted = GapHistogram(0), Counter[tuple[str, int]]()
     for load, gaps_ns, n in told:
         window.add_all(load, gaps_ns, n)
         for gap_ns in gaps_ns:
             window.add(load, gap_ns)
             counted[load, bucket(gap_ns)] += n + 1
-    rows = window.turn_rows(SECOND, cut=True)
+    rows = window.rotate_rows(SECOND, cut=True)
     assert rows == [(0, SECOND, load, "itl", edge, n) for (load, edge), n in sorted(counted.items())]
 
 
 def test_a_gap_is_never_negative() -> None:
     with pytest.raises(AssertionError, match="not monotonic"):
-        Window(0).add_all("chat", [5, -1], 1)
+        GapHistogram(0).add_all("chat", [5, -1], 1)
 
 
 def test_a_window_that_is_cut_keeps_nothing_for_the_next_one() -> None:
-    window = Window(0)
+    window = GapHistogram(0)
     window.add("chat", 1_000)
-    assert [row["n"] for row in window.turn(3 * SECOND, cut=True)] == [1]
+    assert [row["n"] for row in window.rotate(3 * SECOND, cut=True)] == [1]
     window.add("chat", 2_000)
-    assert window.turn(12 * SECOND) == [], "10 s from the cut on"
-    assert [(row["t_ns"], row["n"]) for row in window.turn(13 * SECOND)] == [(3 * SECOND, 1)]
+    assert window.rotate(12 * SECOND) == [], "10 s from the cut on"
+    assert [(row["t_ns"], row["n"]) for row in window.rotate(13 * SECOND)] == [(3 * SECOND, 1)]
 
 
 def test_a_spool_line_is_one_line_and_holds_no_nul(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_prompts_of_different_rows_part_at_once() -> None:
 def test_canaries_are_the_same_for_a_seed_and_differ_by_index() -> None:
     assert canary_text(7, 1) == canary_text(7, 1)
     assert len({canary_text(7, index) for index in range(8)} | {canary_text(8, 1)}) == 9
-    assert sha("a") == sha("a") != sha("b")
+    assert text_digest("a") == text_digest("a") != text_digest("b")
 
 
 def test_the_three_forms_of_a_cancel() -> None:
@@ -199,7 +201,7 @@ def test_our_resident_memory_is_known() -> None:
 
 
 def test_plan_time_stands_still_in_a_pause() -> None:
-    line = Timeline()
+    line = PlanClock()
     line.start(100 * SECOND)
     assert line.due_ns(5.0) == 105 * SECOND
     line.pause(103 * SECOND)
@@ -211,7 +213,7 @@ def test_plan_time_stands_still_in_a_pause() -> None:
 
 
 def test_a_pause_before_the_start_shifts_only_what_it_covers_of_it() -> None:
-    early, over_it = Timeline(), Timeline()
+    early, over_it = PlanClock(), PlanClock()
     early.pause(1)
     early.resume(5)
     early.start(10)

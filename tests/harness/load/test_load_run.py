@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, head, hold, send, usage
 
-from harness.load.closed import closed_users
+from harness.load.closed_loop import closed_users
 from harness.load.config import ConfigProblems, LoadConfig, parse_config
 from harness.load.dispatch import canaries, dispatch, schedule
 from harness.load.outcome import Outcome
@@ -61,7 +61,7 @@ def test_every_arrival_is_offered_at_its_intended_time(tmp_path: Path) -> None:
     )
     offered: list[tuple[str, int]] = []
     run.offer = lambda planned, intended_ns: offered.append((planned.request.id, intended_ns))  # type: ignore[method-assign]
-    run.timeline.start(world.now_ns)
+    run.plan_clock.start(world.now_ns)
     begun_ns = world.now_ns
     world_end_ns = begun_ns + 60_000_000_000
     real_sleep = world.sleep
@@ -92,7 +92,7 @@ def test_a_request_is_written_when_sent_and_its_reply_when_over(tmp_path: Path) 
     with Misbehaving(*GOOD) as server:
         run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "group": "g"}]))
         due = next(schedule(run.config))
-        assert run.send(run.writer.load_request(due.load, due.row), 123) == Outcome.OK
+        assert run.send(run.builder.load_request(due.load, due.row), 123) == Outcome.OK
         _, headers, body = server.requests[0]
     (request,), (reply,) = spooled(run, "request"), spooled(run, "reply")
     assert (request["id"], request["load"], request["kind"], request["grp"], request["intended_ns"]) == (
@@ -117,7 +117,7 @@ def test_a_full_pool_drops_the_arrival_without_waiting(tmp_path: Path) -> None:
         rows = schedule(run.config)
         for intended_ns in (1, 2, 3):
             due = next(rows)
-            run.offer(run.writer.load_request(due.load, due.row), intended_ns)
+            run.offer(run.builder.load_request(due.load, due.row), intended_ns)
         assert run.audit.dropped == 2
         server.released.set()
         assert run.finish(10.0) == 0
@@ -136,7 +136,7 @@ def test_a_request_over_its_deadline_is_cut_and_is_a_timeout(tmp_path: Path) -> 
     with Misbehaving(hold()) as server:
         run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "timeout": 60.0}]), ports)
         due = next(schedule(run.config))
-        run.offer(run.writer.load_request(due.load, due.row), 1)
+        run.offer(run.builder.load_request(due.load, due.row), 1)
         assert server.reached.wait(10)
         run.sweep()
         late_ns[0] = 61_000_000_000
@@ -149,7 +149,7 @@ def test_what_is_open_at_the_end_of_the_drain_is_unfinished(tmp_path: Path) -> N
     with Misbehaving(hold()) as server:
         run = open_run(config(tmp_path, server.url))
         due = next(schedule(run.config))
-        run.offer(run.writer.load_request(due.load, due.row), 1)
+        run.offer(run.builder.load_request(due.load, due.row), 1)
         assert server.reached.wait(10)
         assert run.finish(0.0) == 1
     assert [line["outcome"] for line in spooled(run, "reply")] == ["unfinished"]
@@ -160,7 +160,7 @@ def test_a_malformed_request_is_one_and_says_so(tmp_path: Path) -> None:
     with Misbehaving(send(head("400 Bad Request", b'{"error":{"message":"no"}}'))) as server:
         run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "malformed": 1.0}]))
         due = next(schedule(run.config))
-        run.send(run.writer.load_request(due.load, due.row), 1)
+        run.send(run.builder.load_request(due.load, due.row), 1)
         assert server.requests[0][2] == b"this is not JSON"
     assert spooled(run, "request")[0]["kind"] == "malformed"
     assert (spooled(run, "reply")[0]["outcome"], spooled(run, "reply")[0]["http"]) == ("http_error", 400)
@@ -170,7 +170,7 @@ def test_a_canary_goes_out_each_period_and_its_tokens_are_written(tmp_path: Path
     world = Jumping()
     with Misbehaving(*GOOD) as server:
         run = open_run(config(tmp_path, server.url, canary={"every_s": 5.0, "prompts": 2}), world.ports())
-        run.timeline.start(world.now_ns)
+        run.plan_clock.start(world.now_ns)
         sent: list[Any] = []
 
         def offer(planned: Any, intended_ns: int) -> None:
@@ -181,7 +181,7 @@ def test_a_canary_goes_out_each_period_and_its_tokens_are_written(tmp_path: Path
             patch.setattr(run, "offer", offer)
             canaries(run)
         run.stopping = False
-        run.send(run.writer.canary_request(0), 1)
+        run.send(run.builder.canary_request(0), 1)
         body = json.loads(server.requests[0][2])
     assert [intended_ns for _, intended_ns in sent] == [1_000_000_000 + 5_000_000_000 * n for n in range(3)]
     assert sent[0][0] == sent[2][0] != sent[1][0]
@@ -196,7 +196,7 @@ def test_a_closed_user_waits_for_its_reply_and_thinks_longer_after_a_failure(tmp
     loads = [{"id": "users", "arrivals": "closed", "users": 2}]
     with Misbehaving(*GOOD) as server:
         run = open_run(config(tmp_path, server.url, loads), world.ports())
-        run.timeline.start(world.now_ns)
+        run.plan_clock.start(world.now_ns)
         user = closed_users(run.config)[1]
         assert user.turn(run)
         assert user.turn(run)
@@ -212,10 +212,10 @@ def test_a_breaker_that_opens_ends_the_sending(tmp_path: Path) -> None:
     rows = schedule(run.config)
     for _ in range(3):
         due = next(rows)
-        run.send(run.writer.load_request(due.load, due.row), 1)
-    assert run.stopped_by_gate == "limit of 1 requests reached"
+        run.send(run.builder.load_request(due.load, due.row), 1)
+    assert run.stopped_by_breaker == "limit of 1 requests reached"
     assert len(spooled(run, "request")) == 1
-    run.second()
+    run.every_second()
     assert spooled(run, "event")[0]["kind"] == "held"
     assert spooled(run, "event")[0]["value"] == 2
 
@@ -225,7 +225,7 @@ def test_gaps_of_two_phases_share_no_window(tmp_path: Path) -> None:
     run._gaps.add("chat", 1_000_000)
     run.phase()
     run._gaps.add("chat", 2_000_000)
-    run.second(last=True)
+    run.every_second(last=True)
     first, second = spooled(run, "hist")
     assert (first["bucket"], second["bucket"]) == (1_000_000, 2_000_000)
     assert first["t_ns"] + first["width_ns"] == second["t_ns"]
@@ -235,7 +235,7 @@ def test_a_mistake_of_ours_in_a_request_fails_the_run(tmp_path: Path, capsys: py
     run = open_run(config(tmp_path))
     run.on_reply = lambda planned, sent_ns, reply: 1 / 0  # type: ignore[assignment,return-value]
     due = next(schedule(run.config))
-    run.send(run.writer.load_request(due.load, due.row), 1)
+    run.send(run.builder.load_request(due.load, due.row), 1)
     assert isinstance(run.failure, ZeroDivisionError)
     assert run.stopping
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -249,11 +249,11 @@ def test_a_spool_that_can_not_be_written_fails_the_run(tmp_path: Path, capsys: p
         raise SpoolFull(28, "cannot write")
 
     run.spool.put = full  # type: ignore[method-assign]
-    run.second()
+    run.every_second()
     assert isinstance(run.failure, SpoolFull)
     assert run.stopping
     due = next(schedule(run.config))
-    assert run.send(run.writer.load_request(due.load, due.row), 1) is None
+    assert run.send(run.builder.load_request(due.load, due.row), 1) is None
     assert run.audit.sent == 0
 
 
@@ -298,6 +298,6 @@ def test_each_group_sends_its_own_key(tmp_path: Path, monkeypatch: pytest.Monkey
     run = open_run(config(tmp_path, loads=loads, key_env="KEY_ALL", group_keys={"g": "KEY_G"}))
     keys = {}
     for due in itertools.islice(schedule(run.config), 20):
-        keys[due.load.id] = run.writer.load_request(due.load, due.row).request.headers["Authorization"]
+        keys[due.load.id] = run.builder.load_request(due.load, due.row).request.headers["Authorization"]
     assert keys == {"a": "Bearer secret-g", "b": "Bearer secret-all"}
     assert "secret" not in run.config.spool.read_text()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.canary import Answer, Compared, Reference, compare, read_reference, write_reference
+from harness.record.canary import Answer, Comparison, Reference, compare, read_reference, write_reference
 
 TOKENS = ("a", "b", "c")
 KNOWN = Answer(TOKENS, (-0.5, -0.25, -0.125), (1.0, 5e-6, 5e-5))
@@ -27,13 +27,13 @@ STATES = {
 
 @pytest.mark.parametrize(("by", "state"), STATES.items())
 def test_how_far_a_log_probability_may_move(by: float, state: str) -> None:
-    assert compare(KNOWN, moved(by)) == Compared(state, 3)
+    assert compare(KNOWN, moved(by)) == Comparison(state, 3)
 
 
 @pytest.mark.parametrize(("at", "state", "margin"), [(0, "corrupt", 1.0), (1, "drift", 5e-6), (2, "unknown", 5e-5)])
 def test_a_parting_counts_by_the_references_margin_there(at: int, state: str, margin: float) -> None:
     tokens = tuple("x" if index == at else token for index, token in enumerate(TOKENS))
-    assert compare(KNOWN, Answer(tokens)) == Compared(state, at + 1, at, margin)
+    assert compare(KNOWN, Answer(tokens)) == Comparison(state, at + 1, at, margin)
 
 
 def test_what_follows_a_parting_is_not_compared() -> None:
@@ -46,13 +46,13 @@ def test_damage_before_a_benign_parting_is_still_corruption() -> None:
 
 
 def test_a_shorter_and_a_longer_reply_part_where_the_shorter_ends() -> None:
-    assert compare(KNOWN, Answer(("a", "b"))) == Compared("unknown", 2, 2, 5e-5)
+    assert compare(KNOWN, Answer(("a", "b"))) == Comparison("unknown", 2, 2, 5e-5)
     longer = Answer((*TOKENS, "d"))
-    assert compare(KNOWN, longer) == Compared("unknown", 3, 3, None)
+    assert compare(KNOWN, longer) == Comparison("unknown", 3, 3, None)
 
 
 def test_the_replys_margin_serves_where_the_reference_has_none() -> None:
-    assert compare(Answer(("a",)), Answer(("x",), None, (2e-6,))) == Compared("drift", 1, 0, 2e-6)
+    assert compare(Answer(("a",)), Answer(("x",), None, (2e-6,))) == Comparison("drift", 1, 0, 2e-6)
 
 
 def test_a_parting_with_no_margin_known_is_unknown() -> None:

@@ -18,7 +18,7 @@ from harness.record.digest import digest, table_digests
 from harness.record.recorder import HistoryFull, Recorder
 from harness.record.rows import Value
 from harness.record.store import open_history, write_rows
-from harness.record.tail import FileShrank, read_piece
+from harness.record.tail import FileShrank, read_tail
 
 START = 1_000_000
 
@@ -268,7 +268,7 @@ def test_a_spool_that_got_shorter_is_told_once_and_not_read_again(tmp_path: Path
         recorder.pump()
     assert read(tmp_path, "SELECT count(*) FROM event WHERE kind = 'spool_shrank'") == [(1,)]
     with pytest.raises(FileShrank):
-        read_piece(tmp_path / "requests.jsonl", 100)
+        read_tail(tmp_path / "requests.jsonl", 100)
 
 
 def test_another_history_version_is_refused(tmp_path: Path) -> None:

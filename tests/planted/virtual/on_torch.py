@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.canary import Answer, Compared, compare
+from harness.record.canary import Answer, Comparison, compare
 from runtime.device import torch_mover
 from runtime.models import paged
 from runtime.models.reference import Reference
@@ -25,7 +25,7 @@ from tests.runtime.test_prefix_torch import OUTPUT, serve
 class Answered:
     """Every prompt's answer against the reference. `wall_s` is the runtime's part and the comparison."""
 
-    compared: tuple[Compared, ...]
+    compared: tuple[Comparison, ...]
     breaches: int
     """Blocks that did not hold what their requests wrote."""
     swapped: int

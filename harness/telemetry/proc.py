@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class ProcessLook:
+class ProcessReading:
     """Bytes, counts, and CPU time used since the process's start in ns. `started` tells a reused pid apart."""
 
     started: int
@@ -23,7 +23,7 @@ class ProcessLook:
     cpu_ns: int
 
 
-def look(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None = None) -> ProcessLook | None:
+def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None = None) -> ProcessReading | None:
     """What /proc says now, or None when there is no such process (also a zombie: it holds nothing any more)."""
     try:
         status = _status(root / str(pid) / "status")
@@ -34,7 +34,7 @@ def look(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None = None) -
     if fields[0] in ("Z", "X") or "RssAnon" not in status:
         return None
     ticks = ticks_per_s or os.sysconf("SC_CLK_TCK")
-    return ProcessLook(
+    return ProcessReading(
         started=int(fields[19]),
         rss_anon_bytes=status["RssAnon"],
         rss_file_bytes=status["RssFile"],

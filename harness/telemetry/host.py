@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 
-class Absent(LookupError):
+class SensorAbsent(LookupError):
     """This sensor does not exist here. The text says why, and goes into `series.absent`."""
 
 
@@ -15,7 +15,7 @@ def steal_ns(root: Path = Path("/"), ticks_per_s: int | None = None) -> int:
     """CPU time that the hypervisor gave to others, summed over our CPUs, since boot."""
     fields = _read(root / "proc/stat").splitlines()[0].split()
     if len(fields) < 9:
-        raise Absent("/proc/stat has no steal column")
+        raise SensorAbsent("/proc/stat has no steal column")
     return int(fields[8]) * 1_000_000_000 // (ticks_per_s or os.sysconf("SC_CLK_TCK"))
 
 
@@ -24,7 +24,7 @@ def cpu_pressure_ns(root: Path = Path("/")) -> int:
     for row in _read(root / "proc/pressure/cpu").splitlines():
         if row.startswith("some "):
             return int(row.rpartition("total=")[2]) * 1000
-    raise Absent("/proc/pressure/cpu has no line 'some'")
+    raise SensorAbsent("/proc/pressure/cpu has no line 'some'")
 
 
 def throttled_ns(root: Path = Path("/")) -> int:
@@ -38,7 +38,7 @@ def throttled_ns(root: Path = Path("/")) -> int:
             name, _, value = row.partition(" ")
             if name == field:
                 return int(value) * unit_ns
-    raise Absent("no cpu.stat with a throttling counter in our cgroup (no CPU quota is set, or no controller)")
+    raise SensorAbsent("no cpu.stat with a throttling counter in our cgroup (no CPU quota is set, or no controller)")
 
 
 def disk_free_bytes(path: Path) -> int:
@@ -65,4 +65,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError as error:
-        raise Absent(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+        raise SensorAbsent(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error

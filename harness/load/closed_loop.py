@@ -28,7 +28,7 @@ class ClosedUser:
     def turn(self, run: LoadRun) -> bool:
         """Think, send, wait for the end. False when the run stops."""
         row = next(self.turns)
-        planned = run.writer.load_request(self.load, row)
+        planned = run.builder.load_request(self.load, row)
         if not self._think(run, row.think_s + self.pause_s):
             return False
         outcome = run.send(planned, run.ports.clock_ns())
@@ -37,9 +37,9 @@ class ClosedUser:
 
     def _think(self, run: LoadRun, think_s: float) -> bool:
         until_ns = run.ports.clock_ns() + int(think_s * 1e9)
-        while not run.stopping and not run.stopped_by_gate:
+        while not run.stopping and not run.stopped_by_breaker:
             wait_ns = until_ns - run.ports.clock_ns()
-            if wait_ns <= 0 and run.timeline.running:
+            if wait_ns <= 0 and run.plan_clock.running:
                 return True
             run.ports.sleep(NAP_S if wait_ns <= 0 else min(NAP_S, wait_ns / 1e9))
         return False

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.sense.clocks import ClockLook, read_clocks
-from harness.sense.metrics import fetch
-from harness.sense.proc import ProcessLook, look
+from harness.telemetry.clocks import ClockReading, read_clocks
+from harness.telemetry.metrics import fetch
+from harness.telemetry.proc import ProcessReading, read_process
 
 
 class Sink(Protocol):
@@ -24,19 +24,19 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Senses:
+class SamplerPorts:
     """The outside world, replaceable in tests."""
 
     clock_ns: Callable[[], int] = time.monotonic_ns
     sleep: Callable[[float], None] = time.sleep
-    look: Callable[[int], ProcessLook | None] = look
+    read_process: Callable[[int], ProcessReading | None] = read_process
     fetch: Callable[[str, float], str] = fetch
-    clocks: Callable[[], ClockLook] = read_clocks
+    clocks: Callable[[], ClockReading] = read_clocks
     root: Path = Path("/")
 
 
 @dataclass
-class Rate:
+class CounterRate:
     """A counter that is shown as its growth per time: the last value and when it was read."""
 
     at_ns: int = 0
@@ -52,9 +52,9 @@ class Rate:
 
 
 @dataclass
-class Watched:
+class WatchedProcess:
     """A process under watch. `started` is filled by the first look."""
 
     pid: int
     started: int | None = None
-    cpu: Rate = field(default_factory=Rate)
+    cpu: CounterRate = field(default_factory=CounterRate)

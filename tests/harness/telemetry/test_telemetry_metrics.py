@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.sense.metrics import OURS, PRESETS, ScrapeFailed, fetch, read_metrics
+from harness.telemetry.metrics import PRESETS, SERIES_NAMES, ScrapeFailed, fetch, read_metrics
 
 VLLM = """# HELP vllm:num_requests_running Number of requests
 # TYPE vllm:num_requests_running gauge
@@ -68,4 +68,4 @@ def test_a_closed_port_is_a_reason_by_class() -> None:
 
 
 def test_every_preset_uses_only_names_of_ours() -> None:
-    assert all(set(preset) <= set(OURS) for preset in PRESETS.values())
+    assert all(set(preset) <= set(SERIES_NAMES) for preset in PRESETS.values())

@@ -14,7 +14,7 @@ SLEW_PPM_MAX = 1000
 
 
 @dataclass(frozen=True)
-class ClockLook:
+class ClockReading:
     """One reading. `err_ns` is half the time that the reading took: the three are no closer than that."""
 
     mono_ns: int
@@ -24,7 +24,7 @@ class ClockLook:
 
 
 @dataclass(frozen=True)
-class Step:
+class ClockStep:
     """A clock moved against the monotonic one: `clock` is "real" or "boot", `by_ns` how far (signed)."""
 
     clock: str
@@ -35,13 +35,13 @@ def read_clocks(
     mono_ns: Callable[[], int] = time.monotonic_ns,
     real_ns: Callable[[], int] = time.time_ns,
     boot_ns: Callable[[], int] = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-) -> ClockLook:
+) -> ClockReading:
     """Read all three between two readings of the monotonic clock."""
     before, real, boot, after = mono_ns(), real_ns(), boot_ns(), mono_ns()
-    return ClockLook((before + after) // 2, real, boot, (after - before + 1) // 2)
+    return ClockReading((before + after) // 2, real, boot, (after - before + 1) // 2)
 
 
-def steps(earlier: ClockLook, later: ClockLook) -> list[Step]:
+def clock_steps(earlier: ClockReading, later: ClockReading) -> list[ClockStep]:
     """Steps between two readings, larger than slewing and reading error can explain."""
     elapsed_ns = later.mono_ns - earlier.mono_ns
     noise_ns = STEP_NS_MIN + earlier.err_ns + later.err_ns + elapsed_ns * SLEW_PPM_MAX // 1_000_000
@@ -49,4 +49,4 @@ def steps(earlier: ClockLook, later: ClockLook) -> list[Step]:
         "real": (later.real_ns - later.mono_ns) - (earlier.real_ns - earlier.mono_ns),
         "boot": (later.boot_ns - later.mono_ns) - (earlier.boot_ns - earlier.mono_ns),
     }
-    return [Step(clock, by_ns) for clock, by_ns in moved.items() if abs(by_ns) > noise_ns]
+    return [ClockStep(clock, by_ns) for clock, by_ns in moved.items() if abs(by_ns) > noise_ns]

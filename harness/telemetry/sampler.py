@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from harness.sense import host
-from harness.sense.clocks import ClockLook, steps
-from harness.sense.metrics import OURS, PRESETS, ScrapeFailed, read_metrics
-from harness.sense.ports import Rate, Senses, Sink, Watched
+from harness.telemetry import host
+from harness.telemetry.clocks import ClockReading, clock_steps
+from harness.telemetry.metrics import PRESETS, SERIES_NAMES, ScrapeFailed, read_metrics
+from harness.telemetry.ports import CounterRate, SamplerPorts, Sink, WatchedProcess
 
 PERIOD_NS = 1_000_000_000
 CLOCK_EVERY_NS = 10_000_000_000
@@ -43,35 +43,35 @@ class Sampler:
         metrics_url: str | None = None,
         metrics_preset: str = "vllm",
         period_ns: int = PERIOD_NS,
-        senses: Senses | None = None,
+        ports: SamplerPorts | None = None,
     ) -> None:
         self._sink = sink
-        self._senses = senses or Senses()
+        self._ports = ports or SamplerPorts()
         self._period_ns = period_ns
         self._directory = run_directory
         self._url, self._preset = metrics_url, metrics_preset
-        self._processes: dict[str, Watched] = {}
+        self._processes: dict[str, WatchedProcess] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._last_ns: int | None = None
-        self._clock: ClockLook | None = None
+        self._clock: ClockReading | None = None
         self._scrape_trouble: str | None = None  # why the last scrape failed
         self._scraped = False  # one page was read, so what it lacks is known
         self._missing: set[str] = set()  # series that were declared absent
-        self._steal, self._pressure = Rate(), Rate()
+        self._steal, self._pressure = CounterRate(), CounterRate()
         self._hiccup_ns = 0
         self._crash: BaseException | None = None
         if metrics_url is None:
-            for name in OURS:
-                self._lack(name, "", "gauge", "scrape", "the target has no metrics URL")
+            for name in SERIES_NAMES:
+                self._declare_absent(name, "", "gauge", "scrape", "the target has no metrics URL")
 
     # -- what to look at -------------------------------------------------------------------------------------------
 
     def watch(self, name: str, pid: int) -> None:
         """Look at this process from now on, as `<name>.rss_anon` and so on; a new pid replaces the old one."""
         with self._lock:
-            self._processes[name] = Watched(pid)
+            self._processes[name] = WatchedProcess(pid)
 
     def unwatch(self, name: str) -> None:
         """Stop looking, before a process ends on purpose: else its end is told as an event."""
@@ -81,32 +81,32 @@ class Sampler:
     def absent(self, name: str, reason: str) -> None:
         """Say that a process can't be looked at (a foreign target without pid), for every series it would have."""
         for series, unit, kind in _PROCESS_SERIES:
-            self._lack(f"{name}.{series}", unit, kind, "proc", reason)
+            self._declare_absent(f"{name}.{series}", unit, kind, "proc", reason)
 
     # -- one round -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Look at everything once. Each sensor fails alone."""
-        now_ns = self._senses.clock_ns()
-        self._tell_gap(now_ns)
+        now_ns = self._ports.clock_ns()
+        self._record_gap(now_ns)
         with self._lock:
             watched = list(self._processes.items())
         for name, process in watched:
-            self._look_at(name, process, now_ns)
-        self._look_at_host(now_ns)
+            self._sample_process(name, process, now_ns)
+        self._sample_host(now_ns)
         if self._clock is None or now_ns - self._clock.mono_ns >= CLOCK_EVERY_NS:
-            self._look_at_clocks()
+            self._sample_clocks()
         if self._url is not None:
             self._scrape(self._url, now_ns)
         self._last_ns = now_ns
 
-    def _tell_gap(self, now_ns: int) -> None:
+    def _record_gap(self, now_ns: int) -> None:
         if self._last_ns is not None and now_ns - self._last_ns > GAP_PERIODS * self._period_ns:
             missed_s = (now_ns - self._last_ns) / 1e9
             self._sink.event(now_ns, "harness", "sampler_gap", missed_s, f"no samples for {missed_s:.1f} s")
 
-    def _look_at(self, name: str, process: Watched, now_ns: int) -> None:
-        seen = self._senses.look(process.pid)
+    def _sample_process(self, name: str, process: WatchedProcess, now_ns: int) -> None:
+        seen = self._ports.read_process(process.pid)
         if seen is None or (process.started is not None and seen.started != process.started):
             with self._lock:
                 gone = self._processes.get(name) is process
@@ -124,10 +124,12 @@ class Sampler:
             if value is not None:
                 self._put(f"{name}.{series}", unit, kind, "proc", now_ns, float(value))
             elif series == "fds" and f"{name}.fds" not in self._missing:
-                self._lack(f"{name}.fds", unit, kind, "proc", "descriptors of another user's process can't be counted")
+                self._declare_absent(
+                    f"{name}.fds", unit, kind, "proc", "descriptors of another user's process can't be counted"
+                )
 
-    def _look_at_host(self, now_ns: int) -> None:
-        root = self._senses.root
+    def _sample_host(self, now_ns: int) -> None:
+        root = self._ports.root
         sensors: list[tuple[str, str, str, Callable[[], float | None]]] = [
             ("host.steal", "share", "gauge", lambda: self._steal.step(now_ns, host.steal_ns(root))),
             ("host.cpu_pressure", "share", "gauge", lambda: self._pressure.step(now_ns, host.cpu_pressure_ns(root))),
@@ -140,8 +142,8 @@ class Sampler:
                 continue
             try:
                 value = read()
-            except host.Absent as reason:
-                self._lack(name, unit, kind, "host", str(reason))
+            except host.SensorAbsent as reason:
+                self._declare_absent(name, unit, kind, "host", str(reason))
                 continue
             if value is not None:
                 self._put(name, unit, kind, "host", now_ns, value)
@@ -150,30 +152,32 @@ class Sampler:
         worst_ns, self._hiccup_ns = self._hiccup_ns, 0
         return worst_ns / 1e6 if self._last_ns is not None else None
 
-    def _look_at_clocks(self) -> None:
-        earlier, later = self._clock, self._senses.clocks()
+    def _sample_clocks(self) -> None:
+        earlier, later = self._clock, self._ports.clocks()
         self._clock = later
         self._sink.clock(later.mono_ns, later.real_ns, later.boot_ns, "harness", 0, later.err_ns)
-        for step in steps(earlier, later) if earlier is not None else []:
+        for step in clock_steps(earlier, later) if earlier is not None else []:
             detail = f"{step.clock} moved by {step.by_ns / 1e9:+.3f} s against the monotonic clock"
             self._sink.event(later.mono_ns, "harness", "clock_step", step.by_ns / 1e9, detail)
 
     def _scrape(self, url: str, now_ns: int) -> None:
         try:
-            found = read_metrics(self._senses.fetch(url, self._period_ns / 2e9), self._preset)
+            found = read_metrics(self._ports.fetch(url, self._period_ns / 2e9), self._preset)
         except ScrapeFailed as error:
-            self._tell_scrape(now_ns, str(error))
+            self._record_scrape_state(now_ns, str(error))
             return
-        self._tell_scrape(now_ns, None)
+        self._record_scrape_state(now_ns, None)
         for name, want in PRESETS[self._preset].items():
             if name in found:
                 self._put(name, want.unit, want.kind, "scrape", now_ns, found[name])
-        for name in OURS:
+        for name in SERIES_NAMES:
             if name not in found and not self._scraped:
-                self._lack(name, "", "gauge", "scrape", f"not on the target's metrics page (read as {self._preset})")
+                self._declare_absent(
+                    name, "", "gauge", "scrape", f"not on the target's metrics page (read as {self._preset})"
+                )
         self._scraped = True
 
-    def _tell_scrape(self, now_ns: int, trouble: str | None) -> None:
+    def _record_scrape_state(self, now_ns: int, trouble: str | None) -> None:
         """Only changes are events: a server that hangs for minutes must not fill the history with it."""
         if trouble != self._scrape_trouble:
             kind = "scrape_failed" if trouble else "scrape_back"
@@ -186,7 +190,7 @@ class Sampler:
             self._sink.absent(name, None)
         self._sink.sample(self._sink.series(name, unit, kind, source, self._period_ns), t_ns, value)
 
-    def _lack(self, name: str, unit: str, kind: str, source: str, reason: str) -> None:
+    def _declare_absent(self, name: str, unit: str, kind: str, source: str, reason: str) -> None:
         self._missing.add(name)
         self._sink.series(name, unit, kind, source, self._period_ns, absent=reason)
 
@@ -207,25 +211,25 @@ class Sampler:
             raise self._crash
 
     def _run(self) -> None:
-        next_ns = self._senses.clock_ns()
+        next_ns = self._ports.clock_ns()
         try:
             while not self._stop.is_set():
                 self.tick()
                 # On a grid: a look that took long must not shift all later ones. A missed point is not made up for.
-                next_ns = max(next_ns + self._period_ns, self._senses.clock_ns())
-                self.rest_until(next_ns)
+                next_ns = max(next_ns + self._period_ns, self._ports.clock_ns())
+                self.sleep_until(next_ns)
         except BaseException as error:  # the judges must learn that sampling ended, so it is told and raised in stop()
             self._crash = error
             self._sink.event(
-                self._senses.clock_ns(), "harness", "sampler_crash", None, f"{type(error).__name__}: {error}"
+                self._ports.clock_ns(), "harness", "sampler_crash", None, f"{type(error).__name__}: {error}"
             )
 
-    def rest_until(self, until_ns: int) -> None:
+    def sleep_until(self, until_ns: int) -> None:
         """Sleep in short steps and keep the worst oversleep: what a waiting process suffers from this machine."""
-        clock_ns = self._senses.clock_ns
+        clock_ns = self._ports.clock_ns
         before_ns = clock_ns()
         while before_ns < until_ns and not self._stop.is_set():
-            self._senses.sleep(SLEEP_S)
+            self._ports.sleep(SLEEP_S)
             after_ns = clock_ns()
             self._hiccup_ns = max(self._hiccup_ns, after_ns - before_ns - int(SLEEP_S * 1e9))
             before_ns = after_ns

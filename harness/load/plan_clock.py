@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Timeline:
+class PlanClock:
     """Times in ns of the clock. `start` must come before `due_ns`."""
 
     start_ns: int | None = None

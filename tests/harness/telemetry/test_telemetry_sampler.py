@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.sense.clocks import ClockLook, read_clocks, steps
-from harness.sense.metrics import ScrapeFailed
-from harness.sense.ports import Senses
-from harness.sense.proc import ProcessLook
-from harness.sense.sampler import Sampler
+from harness.telemetry.clocks import ClockReading, clock_steps, read_clocks
+from harness.telemetry.metrics import ScrapeFailed
+from harness.telemetry.ports import SamplerPorts
+from harness.telemetry.proc import ProcessReading
+from harness.telemetry.sampler import Sampler
 
 SECOND = 1_000_000_000
 PAGE = "vllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n"
@@ -53,7 +53,7 @@ class World:
     def __init__(self) -> None:
         self.now_ns = 100 * SECOND
         self.oversleep_s = 0.0
-        self.looks: dict[int, ProcessLook | None] = {}
+        self.looks: dict[int, ProcessReading | None] = {}
         self.page: str | ScrapeFailed = PAGE
         self.real_offset_ns = 10**18
         self.boot_offset_ns = 0
@@ -69,15 +69,15 @@ class World:
             raise self.page
         return self.page
 
-    def clocks(self) -> ClockLook:
-        return ClockLook(self.now_ns, self.now_ns + self.real_offset_ns, self.now_ns + self.boot_offset_ns, 100)
+    def clocks(self) -> ClockReading:
+        return ClockReading(self.now_ns, self.now_ns + self.real_offset_ns, self.now_ns + self.boot_offset_ns, 100)
 
-    def senses(self, root: Path) -> Senses:
-        return Senses(self.clock_ns, self.sleep, lambda pid: self.looks.get(pid), self.fetch, self.clocks, root)
+    def ports(self, root: Path) -> SamplerPorts:
+        return SamplerPorts(self.clock_ns, self.sleep, lambda pid: self.looks.get(pid), self.fetch, self.clocks, root)
 
 
-def process(started: int = 1, cpu_ns: int = 0, fds: int | None = 9) -> ProcessLook:
-    return ProcessLook(started, 4096, 8192, 0, 0, 3, fds, cpu_ns)
+def process(started: int = 1, cpu_ns: int = 0, fds: int | None = 9) -> ProcessReading:
+    return ProcessReading(started, 4096, 8192, 0, 0, 3, fds, cpu_ns)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def notes() -> Notes:
 
 @pytest.fixture
 def sampler(world: World, notes: Notes, tmp_path: Path) -> Sampler:
-    return Sampler(notes, tmp_path, "http://x/metrics", senses=world.senses(tmp_path))
+    return Sampler(notes, tmp_path, "http://x/metrics", ports=world.ports(tmp_path))
 
 
 def test_cpu_is_cores_used_between_two_looks_and_unknown_at_the_first(
@@ -182,7 +182,7 @@ def test_a_hanging_metrics_page_is_one_event_and_its_return_another(
 
 
 def test_a_target_without_metrics_has_every_name_absent(world: World, notes: Notes, tmp_path: Path) -> None:
-    Sampler(notes, tmp_path, None, senses=world.senses(tmp_path)).tick()
+    Sampler(notes, tmp_path, None, ports=world.ports(tmp_path)).tick()
     assert notes.declared["kv.usage"] == "the target has no metrics URL"
 
 
@@ -199,9 +199,9 @@ def test_a_tick_that_is_four_periods_late_is_a_gap(sampler: Sampler, world: Worl
 def test_the_worst_oversleep_between_two_ticks_is_the_hiccup(sampler: Sampler, world: World, notes: Notes) -> None:
     sampler.tick()
     world.oversleep_s = 0.025
-    sampler.rest_until(world.now_ns + 20_000_000)
+    sampler.sleep_until(world.now_ns + 20_000_000)
     world.oversleep_s = 0.001
-    sampler.rest_until(world.now_ns + SECOND)
+    sampler.sleep_until(world.now_ns + SECOND)
     sampler.tick()
     assert notes.samples["host.hiccup_ms"] == [(world.now_ns, pytest.approx(25.0))]
 
@@ -218,15 +218,15 @@ def test_clocks_are_read_each_ten_seconds_and_a_step_is_an_event(sampler: Sample
 
 
 def test_a_suspended_machine_shows_in_the_boot_clock() -> None:
-    before = ClockLook(0, 0, 0, 10)
-    assert [(s.clock, s.by_ns) for s in steps(before, ClockLook(SECOND, SECOND, 61 * SECOND, 10))] == [
+    before = ClockReading(0, 0, 0, 10)
+    assert [(s.clock, s.by_ns) for s in clock_steps(before, ClockReading(SECOND, SECOND, 61 * SECOND, 10))] == [
         ("boot", 60 * SECOND)
     ]
 
 
 def test_slewing_of_500_ppm_is_no_step() -> None:
-    before = ClockLook(0, 0, 0, 10)
-    assert steps(before, ClockLook(100 * SECOND, 100 * SECOND + 50_000_000, 100 * SECOND, 10)) == []
+    before = ClockReading(0, 0, 0, 10)
+    assert clock_steps(before, ClockReading(100 * SECOND, 100 * SECOND + 50_000_000, 100 * SECOND, 10)) == []
 
 
 def test_the_real_clocks_can_be_read_within_a_millisecond() -> None:
@@ -236,11 +236,11 @@ def test_the_real_clocks_can_be_read_within_a_millisecond() -> None:
 
 
 def test_a_crash_of_the_thread_is_told_and_raised_at_stop(world: World, notes: Notes, tmp_path: Path) -> None:
-    def broken(pid: int) -> ProcessLook | None:
+    def broken(pid: int) -> ProcessReading | None:
         raise RuntimeError("planted")
 
-    senses = Senses(world.clock_ns, world.sleep, broken, world.fetch, world.clocks, tmp_path)
-    sampler = Sampler(notes, tmp_path, None, senses=senses)
+    ports = SamplerPorts(world.clock_ns, world.sleep, broken, world.fetch, world.clocks, tmp_path)
+    sampler = Sampler(notes, tmp_path, None, ports=ports)
     sampler.watch("server", 5)
     sampler.start()
     with pytest.raises(RuntimeError, match="planted"):

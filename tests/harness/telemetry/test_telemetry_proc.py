@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sense import host
-from harness.sense.proc import look
+from harness.telemetry import host
+from harness.telemetry.proc import read_process
 
 STATUS = """Name:\tserver
 RssAnon:\t    2048 kB
@@ -30,7 +30,7 @@ def write_process(root: Path, pid: int, name: str = "server", state: str = "S", 
 
 def test_memory_is_split_by_kind_and_counted_in_bytes(tmp_path: Path) -> None:
     write_process(tmp_path, 10)
-    seen = look(10, tmp_path, ticks_per_s=100)
+    seen = read_process(10, tmp_path, ticks_per_s=100)
     assert seen is not None
     assert (seen.rss_anon_bytes, seen.rss_file_bytes, seen.rss_shmem_bytes, seen.swap_bytes) == (
         2048 * 1024, 100 * 1024, 4 * 1024, 64 * 1024)  # fmt: skip
@@ -40,19 +40,19 @@ def test_memory_is_split_by_kind_and_counted_in_bytes(tmp_path: Path) -> None:
 
 def test_a_name_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_path: Path) -> None:
     write_process(tmp_path, 10, name="tmux: server) S (x")
-    seen = look(10, tmp_path, ticks_per_s=100)
+    seen = read_process(10, tmp_path, ticks_per_s=100)
     assert seen is not None
     assert (seen.threads, seen.started) == (7, 4242)
 
 
 def test_a_process_that_is_gone_is_none_and_so_is_a_zombie(tmp_path: Path) -> None:
     write_process(tmp_path, 11, state="Z", status="Name:\tserver\n")
-    assert look(10, tmp_path) is None
-    assert look(11, tmp_path) is None
+    assert read_process(10, tmp_path) is None
+    assert read_process(11, tmp_path) is None
 
 
 def test_our_own_process_has_memory_threads_and_descriptors() -> None:
-    seen = look(os.getpid())
+    seen = read_process(os.getpid())
     assert seen is not None
     assert seen.rss_anon_bytes > 1 << 20
     assert seen.threads >= 1
@@ -75,7 +75,7 @@ def test_pressure_is_the_total_of_the_line_some(tmp_path: Path) -> None:
 
 
 def test_a_kernel_without_pressure_information_is_absent_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(host.Absent, match="proc/pressure/cpu: No such file"):
+    with pytest.raises(host.SensorAbsent, match="proc/pressure/cpu: No such file"):
         host.cpu_pressure_ns(tmp_path)
 
 
@@ -97,5 +97,5 @@ def test_throttling_is_found_under_both_cgroup_versions(tmp_path: Path, cgroup: 
 def test_no_throttling_counter_is_absent_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
-    with pytest.raises(host.Absent, match="no CPU quota is set"):
+    with pytest.raises(host.SensorAbsent, match="no CPU quota is set"):
         host.throttled_ns(tmp_path)

@@ -14,7 +14,7 @@ BODY_BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MetricSource:
     """A series of ours: unit, kind, and the sample names it may have on that server (the first one present wins)."""
 
     unit: str
@@ -25,28 +25,28 @@ class Wanted:
 
 # Names: vLLM's docs/design/metrics.md (gpu_cache_usage_perc is the old one); SGLang's production metrics page. SGLang
 # documents no counter of retractions, so it has no `server.preemptions`.
-PRESETS: dict[str, dict[str, Wanted]] = {
+PRESETS: dict[str, dict[str, MetricSource]] = {
     "vllm": {
-        "server.running": Wanted("requests", "gauge", ("vllm:num_requests_running",)),
-        "server.waiting": Wanted("requests", "gauge", ("vllm:num_requests_waiting",)),
-        "kv.usage": Wanted("share", "gauge", ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
-        "server.prompt_tokens": Wanted("tokens", "counter", ("vllm:prompt_tokens_total",)),
-        "server.generation_tokens": Wanted("tokens", "counter", ("vllm:generation_tokens_total",)),
-        "server.preemptions": Wanted("requests", "counter", ("vllm:num_preemptions_total",)),
-        "kv.live_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "live"}),
-        "kv.cached_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
-        "kv.limbo_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
-        "kv.total_blocks": Wanted("blocks", "gauge", ("seatrial_kv_blocks",)),
+        "server.running": MetricSource("requests", "gauge", ("vllm:num_requests_running",)),
+        "server.waiting": MetricSource("requests", "gauge", ("vllm:num_requests_waiting",)),
+        "kv.usage": MetricSource("share", "gauge", ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+        "server.prompt_tokens": MetricSource("tokens", "counter", ("vllm:prompt_tokens_total",)),
+        "server.generation_tokens": MetricSource("tokens", "counter", ("vllm:generation_tokens_total",)),
+        "server.preemptions": MetricSource("requests", "counter", ("vllm:num_preemptions_total",)),
+        "kv.live_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "live"}),
+        "kv.cached_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
+        "kv.limbo_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
+        "kv.total_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",)),
     },
     "sglang": {
-        "server.running": Wanted("requests", "gauge", ("sglang:num_running_reqs",)),
-        "server.waiting": Wanted("requests", "gauge", ("sglang:num_queue_reqs",)),
-        "kv.usage": Wanted("share", "gauge", ("sglang:token_usage",)),
-        "server.prompt_tokens": Wanted("tokens", "counter", ("sglang:prompt_tokens_total",)),
-        "server.generation_tokens": Wanted("tokens", "counter", ("sglang:generation_tokens_total",)),
+        "server.running": MetricSource("requests", "gauge", ("sglang:num_running_reqs",)),
+        "server.waiting": MetricSource("requests", "gauge", ("sglang:num_queue_reqs",)),
+        "kv.usage": MetricSource("share", "gauge", ("sglang:token_usage",)),
+        "server.prompt_tokens": MetricSource("tokens", "counter", ("sglang:prompt_tokens_total",)),
+        "server.generation_tokens": MetricSource("tokens", "counter", ("sglang:generation_tokens_total",)),
     },
 }
-OURS = tuple(PRESETS["vllm"])  # every name there is; a preset without one says "absent"
+SERIES_NAMES = tuple(PRESETS["vllm"])  # every name there is; a preset without one says "absent"
 
 GAUGES = ("server.running", "server.waiting", "kv.usage")
 """What tells from outside that everything was given back; without one of them a page is of no use to a judge."""
@@ -101,7 +101,7 @@ def _name(row: str) -> str:
     return row[:end]
 
 
-def _sum(sums: Mapping[str, list[tuple[Mapping[str, str], float]]], want: Wanted) -> float | None:
+def _sum(sums: Mapping[str, list[tuple[Mapping[str, str], float]]], want: MetricSource) -> float | None:
     for name in want.samples:
         values = [
             value for labels, value in sums.get(name, ()) if all(labels.get(k) == v for k, v in want.labels.items())

@@ -5,27 +5,27 @@ from harness.load.exchange import Reply
 
 def reply_line(request_id: str, reply: Reply) -> dict[str, object]:
     """The `reply` line of the spool."""
-    heard = reply.heard
-    tokens, tokens_from = heard.count_tokens()
+    stats = reply.stats
+    tokens, tokens_from = stats.count_tokens()
     return {
         "e": "reply",
         "request": request_id,
         "head_ns": reply.head_ns,
-        "first_ns": heard.first_ns,
-        "last_ns": heard.last_ns,
+        "first_ns": stats.first_ns,
+        "last_ns": stats.last_ns,
         "end_ns": reply.end_ns,
         "cancel_ns": reply.cancel_ns,
         "outcome": reply.outcome.value,
         "http": reply.http,
-        "finish": heard.finish,
+        "finish": stats.finish,
         "error": reply.error,
         "retry_after_s": reply.retry_after_s,
-        "prompt_tokens": heard.prompt_tokens,
+        "prompt_tokens": stats.prompt_tokens,
         "output_tokens": tokens,
         "tokens_from": tokens_from,
-        "chunks": heard.chunks,
-        "gap_ns_sum": heard.gap_ns_sum if heard.chunks > 1 else None,
-        "gap_ns_max": heard.gap_ns_max,
+        "chunks": stats.chunks,
+        "gap_ns_sum": stats.gap_ns_sum if stats.chunks > 1 else None,
+        "gap_ns_max": stats.gap_ns_max,
         "text_sha": reply.text_sha,
         "sample": reply.sample,
     }
@@ -33,12 +33,12 @@ def reply_line(request_id: str, reply: Reply) -> dict[str, object]:
 
 def canary_line(request_id: str, reply: Reply) -> dict[str, object]:
     """The `canary_reply` line: tokens with what is known of them, or the text where the target gives no tokens."""
-    log = reply.heard.log
+    log = reply.stats.log
     return {
         "e": "canary_reply",
         "request": request_id,
         "tokens": log.tokens or None,
-        "text": reply.heard.sample,
+        "text": reply.stats.sample,
         "logprobs": log.logprobs or None,
         "margins": log.margins or None,
     }

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from harness.load.cancel import parse_cancel
 from harness.load.config import LoadConfig
-from harness.load.exchange import Request
+from harness.load.connection import bearer
+from harness.load.exchange import HttpRequest
 from harness.load.malformed import malformed_body
-from harness.load.prompt import canary_text, prompt_text, sha
-from harness.load.wire import bearer
+from harness.load.prompt import canary_text, prompt_text, text_digest
 from scenarios.arrivals import PlannedRequest
 from scenarios.load import Load
 
@@ -16,16 +16,16 @@ PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 @dataclass(frozen=True)
-class Planned:
+class PreparedRequest:
     """A request ready to go. `line` is its spool line without the stamps, which are known when it is sent."""
 
-    request: Request
+    request: HttpRequest
     line: dict[str, object]
     load_id: str
     kind: str  # load | probe | canary | malformed
 
 
-class Writer:
+class RequestBuilder:
     """Writes requests for one config. Missing keys are found when it is made, not in the middle of a run."""
 
     def __init__(self, config: LoadConfig) -> None:
@@ -33,7 +33,7 @@ class Writer:
         groups = {load.group for load in config.loads} | {config.canary.group if config.canary else None}
         self._keys = {group: bearer(config.key_for(group)) for group in groups}
 
-    def load_request(self, load: Load, ask: PlannedRequest) -> Planned:
+    def load_request(self, load: Load, ask: PlannedRequest) -> PreparedRequest:
         """The request of a plan row."""
         config, api = self._config, self._config.api_for(load.id)
         text = prompt_text(ask.parts)
@@ -46,9 +46,9 @@ class Writer:
             if ask.stream:
                 fields["stream_options"] = {"include_usage": True}
             body = self._body(api, text, ask.output_tokens, fields)
-        return self._planned(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
+        return self._prepared(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
 
-    def canary_request(self, number: int) -> Planned:
+    def canary_request(self, number: int) -> PreparedRequest:
         """The nth canary: the fixed prompts in turn, greedy, with log probabilities where they are wanted."""
         canary, api = self._config.canary, self._config.api_for("canary")
         assert canary is not None
@@ -61,7 +61,7 @@ class Writer:
             fields["logprobs"] = canary.logprobs
         body = self._body(api, text, canary.output_tokens, fields)
         line: dict[str, object] = {"prompt_tokens": canary.prompt_tokens, "output_tokens_max": canary.output_tokens}
-        return self._planned("canary", "canary", canary.group, number, text, body, api, canary.timeout_s, None, line)
+        return self._prepared("canary", "canary", canary.group, number, text, body, api, canary.timeout_s, None, line)
 
     def _body(self, api: str, text: str, output_tokens: int, fields: dict[str, object]) -> bytes:
         # Temperature 0: a bystander's tokens are compared with those of its twin in a run without faults.
@@ -70,7 +70,7 @@ class Writer:
         body = {name: value for name, value in body.items() if name not in self._config.leave_out}
         return json.dumps({**body, **self._config.body}, separators=(",", ":")).encode()
 
-    def _planned(
+    def _prepared(
         self,
         load_id: str,
         kind: str,
@@ -82,7 +82,7 @@ class Writer:
         timeout_s: float,
         ask: PlannedRequest | None,
         sizes: dict[str, object] | None = None,
-    ) -> Planned:
+    ) -> PreparedRequest:
         prefix = f"{self._config.run_id}-" if self._config.run_id else ""
         identity = f"{prefix}{load_id}-{number}"
         cancel_at = ask.cancel_at if ask is not None else None
@@ -96,11 +96,11 @@ class Writer:
             "grp": group,
             "worker": str(self._config.worker_index),
             "plan_row": number,
-            "prompt_sha": sha(text),
+            "prompt_sha": text_digest(text),
             **(sizes or {}),
             "cancel_at": cancel_at,
         }
         headers = {"Content-Type": "application/json", "X-Request-Id": identity, **self._keys[group]}
         url, done = self._config.url + PATHS[api], self._config.wants_done
-        request = Request(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
-        return Planned(request, line, load_id, kind)
+        request = HttpRequest(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
+        return PreparedRequest(request, line, load_id, kind)
