@@ -192,13 +192,13 @@ def measured_step_us(steps: int = 50) -> float:
     from runtime.models.default import default_model
     from runtime.models.kv import PagedKv
     from runtime.models.loader import load_weights
-    from runtime.models.paged import PagedModel
+    from runtime.models.runner import ModelRunner
 
     torch.set_num_threads(1)
     config = read_config(default_model())
     blocks_each = CONTEXT // BLOCK_TOKENS
     decoder = Decoder(config, load_weights(default_model(), config))
-    model = PagedModel(decoder, PagedKv(config, ROWS * blocks_each, BLOCK_TOKENS))
+    model = ModelRunner(decoder, PagedKv(config, ROWS * blocks_each, BLOCK_TOKENS))
     work = Work(
         step=0,
         model_key="",

@@ -39,7 +39,7 @@ from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS = 16
@@ -134,10 +134,10 @@ def small_llama() -> Any:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-def open_model(directory: Path, blocks: int) -> PagedModel:
+def open_model(directory: Path, blocks: int) -> ModelRunner:
     """Our decoder over the same weights."""
     config = read_config(directory)
-    return PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, blocks, BLOCK_TOKENS))
+    return ModelRunner(Decoder(config, load_weights(directory, config)), PagedKv(config, blocks, BLOCK_TOKENS))
 
 
 class _Counter:
@@ -153,7 +153,7 @@ class _Counter:
             self.ended += output.ended is not None
 
 
-def run_engine(model: PagedModel, blocks: int, threads: int, prompts: Prompts, output: int) -> int:
+def run_engine(model: ModelRunner, blocks: int, threads: int, prompts: Prompts, output: int) -> int:
     """Everything the server has but HTTP."""
     mailbox = Mailbox(len(prompts))
     env = Env(WallClock(), 0, NullFaults(), Ledger(mailbox.wake))
@@ -172,7 +172,7 @@ def run_engine(model: PagedModel, blocks: int, threads: int, prompts: Prompts, o
     return sink.tokens
 
 
-def run_device(model: PagedModel, blocks: int, threads: int, prompts: Prompts, output: int) -> int:
+def run_device(model: ModelRunner, blocks: int, threads: int, prompts: Prompts, output: int) -> int:
     """One prefill launch and then decode launches, each as soon as the one before is done."""
     done = threading.Event()
     env = Env(WallClock(), 0, NullFaults(), Ledger(done.set))

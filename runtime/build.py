@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from faults import Faults, FaultSpec, NullFaults
+from runtime.contract.registry import ContractKey
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
@@ -38,9 +39,9 @@ from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv, kv_bytes
-from runtime.models.layout import PAD
 from runtime.models.loader import load_weights, weights_digest
-from runtime.models.paged import PagedModel
+from runtime.models.prepare import PAD
+from runtime.models.runner import ModelRunner
 from runtime.models.step_space import StepSpace, scratch_bytes
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
@@ -79,7 +80,9 @@ def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence
     weights = load_weights(directory, config, make=in_weights, faults=env.faults, digest=digest)
     in_kv = carved(segments, pool.name, kv_bytes(config, knobs.kv_blocks, knobs.block_tokens))
     kv = PagedKv(config, knobs.kv_blocks, knobs.block_tokens, make=in_kv)
-    model = PagedModel(Decoder(config, weights, exact_mode=knobs.exact, space=space), kv)
+    model = ModelRunner(
+        Decoder(config, weights, exact_mode=knobs.exact, space=space), kv, env, ContractKey("", directory.name, digest)
+    )
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
 
 
@@ -136,7 +139,7 @@ class Runtime:
         env: Env,
         mailbox: Mailbox,
         pool: PagedPool,
-        model: PagedModel,
+        model: ModelRunner,
         tokenizer: Tokenizer,
         directory: Path,
         digest: str,

@@ -135,7 +135,7 @@ class _Bench:
         from runtime.models.default import default_model
         from runtime.models.kv import PagedKv
         from runtime.models.loader import load_weights
-        from runtime.models.paged import PagedModel
+        from runtime.models.runner import ModelRunner
 
         compute_alone()
         directory = default_model()
@@ -145,7 +145,7 @@ class _Bench:
         self.mailbox = Mailbox(1000)
         self.env = Env(WallClock(), 0, NullFaults(), Ledger(self.mailbox.wake))
         pool = PagedPool(self.env, BLOCKS, BLOCK_TOKENS)
-        model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
+        model = ModelRunner(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
         self._device = CpuDevice({"": model}, pool.plane, self.env, threads=threads)
         self._seen = _Seen(self._device)
         self._engine = Engine(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from faults.points import Severity
-from runtime.contract.step import step_io
 from runtime.contract.violation import ContractViolation
 from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Output, Sink, Submit, end_of
 from runtime.core.env import Env
@@ -20,8 +19,7 @@ from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
-from runtime.scheduling.batch import Batch, read_back
-from runtime.scheduling.bound import StepBinder
+from runtime.scheduling.batch import Batch, bind, read_back
 from runtime.scheduling.request import Phase, Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 from runtime.status import Status
@@ -62,7 +60,6 @@ class Engine:
         self._scheduler = Scheduler(env, pool, limits, lambda request, why: self._end(request, end_of(why)), swap)
         self._preemption = self._scheduler.preemption
         self._watchdog = Watchdog(env, bounds)
-        self._binder = StepBinder(env, step_io(limits.token_budget, limits.seqs_max, pool.blocks), pool.block_tokens)
         self._requests: dict[str, Request] = {}
         self._due: deque[Batch] = deque()
         self._flight: Flight | None = None
@@ -241,12 +238,9 @@ class Engine:
             self._flight = Flight(batch, ticket, repeats)
             return
         try:
-            bound = self._binder.bind(batch, self._steps)
+            bound = bind(batch, self._steps, self._pool.block_tokens, deep=self._env.faults.armed)
             self._pool.check_writes(bound.writes)
             ticket = self._device.launch(bound.work, bound.reads, bound.writes)
-        except ContractViolation as violation:
-            self._refuse_rows(batch, repeats, violation)
-            return
         except (LaunchError, DeviceLost) as failure:
             self._failed(batch, repeats, failure)
             return
@@ -257,13 +251,21 @@ class Engine:
         at = violation.rows
         named = batch.rows if at is None else tuple(batch.rows[row] for row in at)
         for row in named:
+            if row.request.phase is Phase.ENDED:
+                continue
             self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its inputs are refused: {violation}")
             self._end(row.request, end_of(violation))
         if left := tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED):
             self._launch(Batch(batch.model_key, left), repeats)
 
     def _failed(self, batch: Batch, repeats: int, error: BaseException) -> None:
-        """Repeat a failed step once, without those that ended meanwhile; then fail this batch and only this one."""
+        """Repeat a failed step once, without those that ended meanwhile; then fail this batch and only this one.
+
+        A step that broke its contract was prepared twice already.
+        """
+        if isinstance(error, ContractViolation):
+            self._refuse_rows(batch, repeats, error)
+            return
         if isinstance(error, RuntimeFailure) and error.severity is Severity.FATAL:
             self._die(DeviceLost(str(error)))
             return

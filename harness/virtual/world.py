@@ -19,14 +19,15 @@ from harness.virtual.crowd import Crowd
 from harness.virtual.leapt import LeapNews
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
+from runtime.contract.step import ModelShape
 from runtime.core.edge import Mailbox
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
 from runtime.device.holdings import device_rows
 from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.keyed import KeyedModel
-from runtime.device.rationed import Rationed
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
@@ -82,7 +83,13 @@ class World:
         mover = SimMover(host, "io", model.rows, pool.plane)
         limits = limits_of(knobs)
         # Only its launches take memory: what leaps over many steps while no fault is armed has no need to.
-        self._rationed = Rationed(model, env, Reserve(DEVICE_BYTES), limits.token_budget, limits.seqs_max)
+        shape = ModelShape(
+            blocks=knobs.kv_blocks + 1,
+            block_tokens=knobs.block_tokens,
+            tokens_max=limits.token_budget,
+            samples_max=limits.seqs_max,
+        )
+        self._rationed = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
         device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
         _, swap = host_memory(env, pool, host, mover.block_bytes, knobs.swap_blocks, device.copy, host.move)
         timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))

@@ -5,6 +5,7 @@
     validate  validate.py, memory.py    every rule broken, not only the first
     cache     cache.py                  a signature that changes with every field that matters
     error     violation.py              graph, tensor, expected, got
+    repair    repair.py                 which tensors a copy or a cast can mend
 
-`binder.py` is the door: `Binder.check(contract, facts)`, called once a step before the launch.
+`step.py` says where the boundaries of a step are; `binder.py` is the door that real tensors pass at each of them.
 """

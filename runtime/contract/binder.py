@@ -1,78 +1,140 @@
-"""The door to the contract: one check a step, before the launch.
+"""The door to the contract: the tensors of one graph are held against it before any kernel of the graph sees them.
 
-device's facts --contract.bind may damage them--> signature --> cache --miss--> bind --> Binding
-                                                                |hit
-                                                                '--> ragged rows only --> Binding
+    tensors --contract.bind may damage one--> facts --> signature --> cache --miss--> bind
+                                                                        |hit           |violation
+                                                                        v              v
+                                                            the same tensors    repaired, or ContractViolation
+
+`Binder` knows no tensor type. A device gives it `Tensors`: how to read the facts of a tensor of its own, and how to
+make one that has given facts. In virtual time a tensor is its facts.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
 from faults.points import Kind
 from runtime.contract.cache import ShapeCache, signature_of
 from runtime.contract.damage import damaged
 from runtime.contract.points import CONTRACT_BIND
 from runtime.contract.registry import Contract
+from runtime.contract.repair import repairs
 from runtime.contract.spec import TensorFacts
-from runtime.contract.validate import Binding, bind, row_violations
+from runtime.contract.validate import Binding, bind
 from runtime.contract.violation import ContractViolation
 from runtime.core.env import Env
 
-Inputs = TypeVar("Inputs")
+Tensor = TypeVar("Tensor")
 
 
-class Binder:
-    """Checks inputs against contracts, with a cache of what it has seen. One thread.
+class Tensors(Protocol[Tensor]):
+    """What a device can do with its own tensors."""
 
-    Marks: contract.violation for each check that fails, contract.rebuilt for each second try, contract.cache_refused
-    for an entry that belonged to another signature.
+    def facts(self, tensor: Tensor, name: str) -> TensorFacts:
+        """Shape, strides, dtype, device and address of `tensor`, under the name that its contract has for it."""
+        ...
+
+    def laid_out(self, tensor: Tensor, facts: TensorFacts) -> Tensor:
+        """A new tensor that has these facts (its address modulo 128), with the values of `tensor` where it has room for
+        them and zeros elsewhere."""
+        ...
+
+
+class PlannedTensors:
+    """Implements `Tensors` where no memory is: a tensor is what the plan says of it."""
+
+    def facts(self, tensor: TensorFacts, name: str) -> TensorFacts:
+        """See Tensors."""
+        return tensor
+
+    def laid_out(self, tensor: TensorFacts, facts: TensorFacts) -> TensorFacts:
+        """See Tensors."""
+        return facts
+
+
+class Binder(Generic[Tensor]):
+    """Checks tensors against contracts, with a cache of what it has seen. One thread.
+
+    Marks: contract.violation for each check that fails, contract.copied and contract.cast for each tensor that is
+    repaired, contract.cache_refused for an entry that belonged to another signature.
     """
 
-    def __init__(self, env: Env, entries_max: int = 1024) -> None:
+    def __init__(self, env: Env, tensors: Tensors[Tensor], entries_max: int = 1024) -> None:
         self.cache = ShapeCache(env, entries_max)
         self._env = env
+        self._tensors = tensors
 
-    def check(
-        self, contract: Contract, facts: Sequence[TensorFacts], *, step: int | None = None, request: str | None = None
-    ) -> Binding:
-        """Bind `facts`. Raises ContractViolation with everything that is wrong; nothing of it is remembered."""
-        if self._env.faults.armed:
-            facts = self._crossed(contract, facts, step, request)
-        signature = signature_of(contract, facts)
-        binding = self.cache.get(contract, signature, step=step, request=request)
-        try:
-            if binding is None:
-                binding = bind(contract, facts)
-                self.cache.put(signature, binding)
-            elif violations := row_violations(contract, facts):
-                raise ContractViolation(violations)
-        except ContractViolation:
-            self._env.marks.hit("contract.violation")
-            raise
-        return binding
-
-    def check_or_rebuild(
+    def cross(
         self,
         contract: Contract,
-        make: Callable[[], tuple[Inputs, Sequence[TensorFacts]]],
+        tensors: tuple[Tensor, ...],
+        given: tuple[int, ...] = (),
         *,
+        outputs: bool = False,
         step: int | None = None,
         request: str | None = None,
-    ) -> tuple[Inputs, Binding]:
-        """Make inputs and bind them; when they break the contract, make them once more. Raises ContractViolation when
-        the second lot does too: then the 500 of those in `ContractViolation.rows`, or of all rows when it is None."""
-        inputs, facts = make()
-        try:
-            return inputs, self.check(contract, facts, step=step, request=request)
-        except ContractViolation:
-            self._env.marks.hit("contract.rebuilt")
-        inputs, facts = make()
-        return inputs, self.check(contract, facts, step=step, request=request)
+    ) -> tuple[Tensor, ...]:
+        """Pass `tensors`, in the order of the contract's inputs (or `outputs`), on to whoever reads them.
 
-    def _crossed(
-        self, contract: Contract, facts: Sequence[TensorFacts], step: int | None, request: str | None
-    ) -> Sequence[TensorFacts]:
+        Gives the same tuple when all keep the contract, else one with repaired copies. Raises ContractViolation with
+        everything that is wrong when a copy or a lossless cast can't mend it.
+        """
+        if self._env.faults.armed:
+            tensors = self._damaged(contract, tensors, outputs, step, request)
+        facts = self._facts(contract, tensors, outputs)
+        try:
+            self.check(contract, facts, given, outputs=outputs, step=step, request=request)
+            return tensors
+        except ContractViolation as violation:
+            tensors = self._repaired(contract, tensors, facts, outputs, violation)
+        facts = self._facts(contract, tensors, outputs)
+        self.check(contract, facts, given, outputs=outputs, step=step, request=request)
+        return tensors
+
+    def check(
+        self,
+        contract: Contract,
+        facts: Sequence[TensorFacts],
+        given: tuple[int, ...] = (),
+        *,
+        outputs: bool = False,
+        step: int | None = None,
+        request: str | None = None,
+    ) -> Binding:
+        """Bind `facts`. Raises ContractViolation with everything that is wrong; nothing of it is remembered."""
+        signature = signature_of(contract, facts, given, outputs)
+        binding = self.cache.get(contract, signature, step=step, request=request)
+        if binding is None:
+            try:
+                binding = bind(contract, facts, given, outputs=outputs)
+            except ContractViolation:
+                self._env.marks.hit("contract.violation")
+                raise
+            self.cache.put(signature, binding)
+        return binding
+
+    def _facts(self, contract: Contract, tensors: tuple[Tensor, ...], outputs: bool) -> list[TensorFacts]:
+        read = self._tensors.facts
+        return [read(tensor, spec.name) for tensor, spec in zip(tensors, contract.specs(outputs), strict=True)]
+
+    def _damaged(
+        self, contract: Contract, tensors: tuple[Tensor, ...], outputs: bool, step: int | None, request: str | None
+    ) -> tuple[Tensor, ...]:
         effect = self._env.faults.fire(CONTRACT_BIND, graph=contract.io.graph, step=step, request=request)
-        if effect is not None and effect.kind is Kind.CORRUPT:
-            return damaged(contract, facts, effect)
-        return facts
+        if effect is None or effect.kind is not Kind.CORRUPT:
+            return tensors
+        at, facts = damaged(contract, self._facts(contract, tensors, outputs), effect, outputs)
+        return (*tensors[:at], self._tensors.laid_out(tensors[at], facts), *tensors[at + 1 :])
+
+    def _repaired(
+        self,
+        contract: Contract,
+        tensors: tuple[Tensor, ...],
+        facts: list[TensorFacts],
+        outputs: bool,
+        violation: ContractViolation,
+    ) -> tuple[Tensor, ...]:
+        mended = list(tensors)
+        for repair in repairs(contract.specs(outputs), facts, violation):
+            mended[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
+            self._env.marks.hit(repair.mark)
+        return tuple(mended)

@@ -1,11 +1,11 @@
 """Cache: a bind that has been done is not done again, for as long as nothing that matters is different.
 
-    signature = contract (group, model, version, graph, digest of the spec)
+    signature = contract (group, model, version, graph, digest of the spec), inputs or outputs
+              + values of the dims that an earlier graph of the step has settled
               + for each tensor: name, shape, strides, dtype, device, address modulo the alignment asked for
 
 A field left out here is a wrong answer there: with a key of shapes alone, float16 data is served the float32 entry.
-Two things are kept out, and neither can change what a bind says: where an aligned buffer lies, and the lengths of
-ragged rows, which the binder holds to their rule at every step.
+One thing is kept out and can't change what a bind says: where an aligned buffer lies.
 
 An entry carries its own signature and is compared with the one that asks. Whatever hands out a wrong entry, it is
 refused and counted, and the bind is done afresh.
@@ -24,22 +24,20 @@ from runtime.core.env import Env
 Signature = tuple[object, ...]
 
 
-def signature_of(contract: Contract, facts: Sequence[TensorFacts]) -> Signature:
+def signature_of(
+    contract: Contract, facts: Sequence[TensorFacts], given: Sequence[int] = (), outputs: bool = False
+) -> Signature:
     """All that a bind of `facts` depends on. Order of the tensors included: it costs a hit and never an answer."""
     alignments = contract.alignments
     return (
         contract.identity,
+        outputs,
+        *given,
         *[
-            (name, _counted(shape) if name in contract.ragged else shape, strides, dtype, device, address % alignment)
+            (name, shape, strides, dtype, device, address % alignments.get(name, 1))
             for name, shape, strides, dtype, device, address in facts
-            for alignment in (alignments.get(name, 1),)
         ],
     )
-
-
-def _counted(shape: tuple[int | tuple[int, ...], ...]) -> tuple[object, ...]:
-    """Ragged lengths by their number, in a form that no shape has: (2, (4, 7)) as (2, ("lengths", 2))."""
-    return tuple(("lengths", len(size)) if isinstance(size, tuple) else size for size in shape)
 
 
 @dataclass(frozen=True, slots=True)

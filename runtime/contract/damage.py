@@ -1,39 +1,56 @@
-"""What `contract.bind: corrupt` does to facts: damage that a validator must see, chosen by the effect's own draw.
+"""What `contract.bind: corrupt` does to one tensor: damage that the contract must see, chosen by the effect's own draw.
 
 Damage that a contract can't see would count as fired and break nothing. So an extent is changed only where another
-tensor or a number fixes it, and a stride only where the layout fixes that; where neither can be done (a launch of one
-token has no strides), a dim is added instead, which every contract sees.
+tensor, a number or an earlier graph fixes it, and a stride only where the layout fixes that; where nothing can be done
+(a launch of one token has no strides), a dim is added instead, which every contract sees.
+
+Damage is said in facts; the device makes a real tensor that has them (`binder.Tensors.laid_out`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from faults import Effect
 from runtime.contract.registry import Contract
-from runtime.contract.spec import Layout, TensorFacts, TensorSpec
+from runtime.contract.spec import ITEM_BYTES, Layout, TensorFacts, TensorSpec
 
 Damage = Callable[[TensorFacts], TensorFacts]
+_OTHER_DTYPES = {"int64": ("int32", "float32"), "float32": ("float16", "float64")}
 
 
-def damaged(contract: Contract, facts: Sequence[TensorFacts], effect: Effect) -> tuple[TensorFacts, ...]:
-    """`facts` with one tensor damaged as `effect.argument` says."""
-    specs = {spec.name: spec for spec in contract.io.inputs}
-    named = [(at, one, specs[one.name]) for at, one in enumerate(facts) if one.name in specs]
-    choices = [(at, damage) for at, one, spec in named for damage in _ways(effect.argument, contract, spec, one)]
-    choices = choices or [(at, _one_dim_more) for at, _, _ in named]
+def damaged(
+    contract: Contract, facts: Sequence[TensorFacts], effect: Effect, outputs: bool = False
+) -> tuple[int, TensorFacts]:
+    """Which of the tensors is damaged as `effect.argument` says, and its facts then. `facts` are in the order of the
+    contract."""
+    fixed = contract.io.cross_checked
+    named = list(enumerate(zip(contract.specs(outputs), facts, strict=True)))
+    choices = [(at, way) for at, (spec, one) in named for way in _ways(effect.argument, fixed, spec, one)]
+    choices = choices or [(at, _one_dim_more) for at, _ in named]
     at, damage = choices[effect.pick(len(choices), "damage")]
-    return (*facts[:at], damage(facts[at]), *facts[at + 1 :])
+    return at, damage(facts[at])
 
 
-def _ways(word: str | None, contract: Contract, spec: TensorSpec, facts: TensorFacts) -> list[Damage]:
+def _ways(
+    word: str | None, fixed: frozenset[tuple[str, int]], spec: TensorSpec, facts: TensorFacts
+) -> Iterator[Damage]:
     match word:
+        case "rank":
+            yield _one_dim_more
+        case "shape":
+            axes = range(min(len(spec.extents), len(facts.shape)))
+            yield from (_one_longer(axis) for axis in axes if (spec.name, axis) in fixed)
         case "dtype":
-            return [lambda one: one._replace(dtype="int32" if spec.dtype != "int32" else "float16")]
+            yield from (_retyped(dtype) for dtype in _OTHER_DTYPES.get(spec.dtype, ("float64", "int8")))
         case "device":
-            return [lambda one: one._replace(device="meta" if spec.device != "meta" else "cpu")]
+            yield lambda one: one._replace(device="meta" if spec.device != "meta" else "cpu", address=0)
         case "stride":
-            return [_doubled(axis) for axis in _strides_fixed(spec, facts)]
+            if spec.layout is not Layout.STRIDED and 0 not in facts.shape:
+                yield from (_doubled(axis) for axis, size in enumerate(facts.shape) if size > 1)
+        case "align":
+            if spec.alignment_bytes > 1 and 0 not in facts.shape:
+                yield lambda one: one._replace(address=one.address - one.address % 128 + spec.alignment_bytes // 2)
         case _:
-            return [_one_dim_more, *_extents_fixed(contract, spec, facts)]
+            raise AssertionError(f"a tensor can't be damaged by {word}")
 
 
 def _one_dim_more(facts: TensorFacts) -> TensorFacts:
@@ -43,30 +60,25 @@ def _one_dim_more(facts: TensorFacts) -> TensorFacts:
 
 def _one_longer(axis: int) -> Damage:
     def longer(facts: TensorFacts) -> TensorFacts:
-        size = facts.shape[axis]
-        assert isinstance(size, int)
-        return facts._replace(shape=(*facts.shape[:axis], size + 1, *facts.shape[axis + 1 :]))
+        shape = (*facts.shape[:axis], facts.shape[axis] + 1, *facts.shape[axis + 1 :])
+        strides = [1] * len(shape)
+        for before in range(len(shape) - 1, 0, -1):
+            strides[before - 1] = strides[before] * max(1, shape[before])
+        return facts._replace(shape=shape, strides=tuple(strides))
 
     return longer
 
 
 def _doubled(axis: int) -> Damage:
+    """Every second place of a larger tensor: the stride of `axis` and of all slower dims is twice as long."""
+
     def doubled(facts: TensorFacts) -> TensorFacts:
-        strides = list(facts.strides)
-        strides[axis] *= 2
-        return facts._replace(strides=tuple(strides))
+        step = facts.strides[axis]
+        return facts._replace(strides=tuple(stride * 2 if stride >= step else stride for stride in facts.strides))
 
     return doubled
 
 
-def _extents_fixed(contract: Contract, spec: TensorSpec, facts: TensorFacts) -> list[Damage]:
-    """One longer, at each dim that others settle."""
-    axes = range(min(len(spec.extents), len(facts.shape)))
-    return [_one_longer(axis) for axis in axes if (spec.name, axis) in contract.io.cross_checked]
-
-
-def _strides_fixed(spec: TensorSpec, facts: TensorFacts) -> list[int]:
-    """Dims whose stride the layout leaves no choice."""
-    if spec.layout in (Layout.STRIDED, Layout.RAGGED) or 0 in facts.shape:
-        return []
-    return [axis for axis, size in enumerate(facts.shape) if isinstance(size, int) and size > 1]
+def _retyped(dtype: str) -> Damage:
+    assert dtype in ITEM_BYTES, f"{dtype} is no dtype"
+    return lambda one: one._replace(dtype=dtype)

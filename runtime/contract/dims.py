@@ -1,7 +1,7 @@
 """Symbolic dims and their arithmetic: sums of products with whole factors, such as `n`, `2 * n`, `n + 1`, `n * w`.
 
     n = Dim("n", min=1, max=512)
-    TensorSpec("gate_up", (n, 2 * hidden), "float32")       shape entries are int, Dim, Extent, or one Ragged at the end
+    TensorSpec("gate_up", (n, 2 * hidden), "float32")       shape entries are int, Dim or Extent
 
 There is no division: what must be even is said as `2 * half`, and then 15 has no `half` and is refused.
 """
@@ -79,13 +79,6 @@ class Dim(_Arithmetic):
 
 
 @dataclass(frozen=True)
-class Ragged:
-    """The last extent of a tensor that has one length a row (block tables): each length is held to `dim`."""
-
-    dim: Dim
-
-
-@dataclass(frozen=True)
 class Extent(_Arithmetic):
     """A sum of products; equal sums are equal values, so `n + n == 2 * n`. Made by arithmetic or `extent`."""
 
@@ -125,7 +118,7 @@ class Extent(_Arithmetic):
 
 
 def extent(size: "Size | _Arithmetic") -> Extent:
-    """Any shape entry but a ragged one, as an Extent."""
+    """A shape entry as an Extent."""
     if isinstance(size, Extent):
         return size
     if isinstance(size, Dim):

@@ -1,6 +1,7 @@
 """Fault points of the contract layer.
 
-One thread crosses them, so hits count all crossings. Rows of several groups share a launch, so no group is passed.
+One thread crosses them, so hits count all crossings: several a step, one at each boundary of `step.py`, which
+`scope.graph` names. Rows of several groups share a launch, so no group is passed.
 """
 
 from faults.actions import corrupt, lie
@@ -10,10 +11,11 @@ CONTRACT_BIND = Point(
     name="contract.bind",
     layer="contract",
     breaks=(
-        "what the device says about one tensor of one launch is damaged as the argument names: a dim too many or an "
-        "extent that is off (shape), another element type, strides with gaps, another device; the tensor is whole"
+        "one tensor at one boundary of a step is replaced by a damaged one, as the argument names: a dim too many "
+        "(rank), an extent that is off (shape), another element type, strides with gaps, another device, a first byte "
+        "that is not aligned; weights and KV keep their values"
     ),
-    actions=(corrupt("shape", "dtype", "stride", "device", symptom="mark:contract.violation"),),
+    actions=(corrupt("shape", "rank", "dtype", "stride", "device", "align", symptom="mark:contract.violation"),),
     scope=("graph", "request", "step"),
 )
 

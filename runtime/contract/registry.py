@@ -34,13 +34,12 @@ class Contract:
 
     @cached_property
     def alignments(self) -> dict[str, int]:
-        """Bytes that an input's address is held to, by name."""
-        return {spec.name: spec.alignment_bytes for spec in self.io.inputs}
+        """Bytes that a tensor's address is held to, by name."""
+        return {spec.name: spec.alignment_bytes for spec in (*self.io.outputs, *self.io.inputs)}
 
-    @cached_property
-    def ragged(self) -> dict[str, TensorSpec]:
-        """The inputs with one length a row, by name."""
-        return {spec.name: spec for spec in self.io.inputs if spec.ragged is not None}
+    def specs(self, outputs: bool = False) -> tuple[TensorSpec, ...]:
+        """Those of the inputs, or of the outputs."""
+        return self.io.outputs if outputs else self.io.inputs
 
 
 class UnknownContract(LookupError):

@@ -6,7 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
-from runtime.contract.dims import Dim, Extent, Ragged, Size, extent
+from runtime.contract.dims import Dim, Extent, Size, extent
 
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
@@ -21,10 +21,9 @@ class TensorFacts(NamedTuple):
     """What a device says about a tensor it made. A plain tuple, because one is made for each tensor of each step."""
 
     name: str
-    shape: tuple[int | tuple[int, ...], ...]
-    """A ragged tensor gives one length a row as its last entry: `(2, (4, 7))`."""
+    shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements; empty for a ragged one, which is not in one piece."""
+    """In elements."""
     dtype: str
     device: str
     address: int
@@ -38,19 +37,23 @@ class Layout(StrEnum):
     COLUMNS = "columns"  # dense, first dim fastest
     CHANNELS_LAST = "channels_last"  # dense, dim 1 of 4 fastest (NHWC)
     STRIDED = "strided"  # any strides that are not negative: views into something larger
-    RAGGED = "ragged"  # one length a row, not in one piece
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `alignment_bytes` holds for the first byte and for every stride but the unit one."""
+    """One input or output. `alignment_bytes` holds for the first byte and for every stride but the unit one.
+
+    `in_place`: the graph writes to the tensor's own bytes and others read them there (KV pages), so a repaired copy
+    would lose what is written. Such a tensor is never replaced by a copy.
+    """
 
     name: str
-    shape: tuple[Size | Ragged, ...]
+    shape: tuple[Size, ...]
     dtype: str
     device: str = "cpu"
     layout: Layout = Layout.ROWS
     alignment_bytes: int = 1
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         problems = []
@@ -62,22 +65,13 @@ class TensorSpec:
             problems.append(f"shape {self.shape} has a negative number; a dim that varies is a Dim, never -1")
         if self.layout is Layout.CHANNELS_LAST and len(self.shape) != 4:
             problems.append(f"channels_last has 4 dims, not {len(self.shape)}")
-        ragged = [axis for axis, size in enumerate(self.shape) if isinstance(size, Ragged)]
-        if ragged != ([1] if self.layout is Layout.RAGGED else []) or (ragged and len(self.shape) != 2):
-            problems.append("shape (rows, Ragged(dim)) and layout ragged belong together")
         if problems:
             raise ValueError(f'tensor "{self.name}": {"; ".join(problems)}')
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
-        """The shape without its ragged entry."""
-        return tuple(extent(size) for size in self.shape if not isinstance(size, Ragged))
-
-    @cached_property
-    def ragged(self) -> Dim | None:
-        """What each row's length is held to."""
-        last = self.shape[-1] if self.shape else 0
-        return last.dim if isinstance(last, Ragged) else None
+        """The shape as extents."""
+        return tuple(extent(size) for size in self.shape)
 
     @property
     def item_bytes(self) -> int:
@@ -87,11 +81,13 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class IOSpec:
-    """All inputs and outputs of a graph. Outputs may only use dims that the inputs determine."""
+    """All inputs and outputs of a graph. Each dim is determined by an input, or is one of `given`: dims whose values
+    the caller knows from an earlier graph of the same step."""
 
     graph: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...] = ()
+    given: tuple[Dim, ...] = ()
 
     def __post_init__(self) -> None:
         if problems := [*_twice(self), *_two_meanings(self), *_undetermined(self)]:
@@ -104,12 +100,19 @@ class IOSpec:
 
     @cached_property
     def cross_checked(self) -> frozenset[tuple[str, int]]:
-        """(input, axis) of the extents that a number or other extents settle: a wrong one can't pass for a new size."""
-        places = [(spec.name, axis, one) for spec in self.inputs for axis, one in enumerate(spec.extents)]
+        """(tensor, axis) of the extents that a number, a given dim or other inputs settle: a wrong one can't pass for a
+        new size."""
+        inputs = [(spec.name, axis, one) for spec in self.inputs for axis, one in enumerate(spec.extents)]
+        known = _determined([one for _, _, one in inputs], self.given)
         return frozenset(
             (name, axis)
-            for at, (name, axis, one) in enumerate(places)
-            if not one.unknown(_determined([other for _, _, other in places[:at] + places[at + 1 :]]))
+            for at, (name, axis, one) in enumerate(inputs)
+            if not one.unknown(_determined([other for _, _, other in inputs[:at] + inputs[at + 1 :]], self.given))
+        ) | frozenset(
+            (spec.name, axis)
+            for spec in self.outputs
+            for axis, one in enumerate(spec.extents)
+            if not one.unknown(known)
         )
 
 
@@ -122,30 +125,21 @@ def _twice(io: IOSpec) -> list[str]:
 
 
 def _two_meanings(io: IOSpec) -> list[str]:
-    """One name stands for one dim; and a ragged one has a value a row, so nothing else can mean the same."""
+    """One name stands for one dim."""
     meanings: dict[str, list[Dim]] = {}
-    shared: set[str] = set()
-    per_row: set[str] = set()
-    for spec in (*io.inputs, *io.outputs):
-        dims = [dim for one in spec.extents for dim in one.dims]
-        shared.update(dim.name for dim in dims)
-        if spec.ragged is not None:
-            per_row.add(spec.ragged.name)
-            dims.append(spec.ragged)
-        for dim in dims:
-            if dim not in meanings.setdefault(dim.name, []):
-                meanings[dim.name].append(dim)
+    named = [dim for spec in (*io.inputs, *io.outputs) for one in spec.extents for dim in one.dims]
+    for dim in (*named, *io.given):
+        if dim not in meanings.setdefault(dim.name, []):
+            meanings[dim.name].append(dim)
     rules = {name: " and ".join(dim.rule for dim in dims) for name, dims in meanings.items() if len(dims) > 1}
-    return [f'dim "{name}" means two things: {rule}' for name, rule in rules.items()] + [
-        f'dim "{name}" is ragged and also a single number; use two names' for name in sorted(shared & per_row)
-    ]
+    return [f'dim "{name}" means two things: {rule}' for name, rule in rules.items()]
 
 
 def _undetermined(io: IOSpec) -> list[str]:
     """Dims that no shape of the inputs gives: they'd be checked against nothing."""
     inputs = [one for spec in io.inputs for one in spec.extents]
     outputs = [one for spec in io.outputs for one in spec.extents]
-    known = _determined(inputs)
+    known = _determined(inputs, io.given)
     undetermined = {dim.name: one for one in (*outputs, *inputs) for dim in one.unknown(known)}
     return [
         f'nothing in the inputs determines dim "{name}" of {one}; give an input where it stands alone, times a constant'
@@ -153,9 +147,9 @@ def _undetermined(io: IOSpec) -> list[str]:
     ]
 
 
-def _determined(extents: list[Extent]) -> dict[str, Dim]:
-    """The dims that these extents give a value to, one after the other, as `unify` will."""
-    known: dict[str, Dim] = {}
+def _determined(extents: list[Extent], given: tuple[Dim, ...]) -> dict[str, Dim]:
+    """The dims that are given, and those that these extents give a value to, one after the other, as `unify` will."""
+    known = {dim.name: dim for dim in given}
     while found := {
         dim.name: dim for one in extents for dim in one.unknown(known) if [dim] == one.unknown(known) and one.gives(dim)
     }:

@@ -1,75 +1,170 @@
-"""The contract of one launch of the engine, and the facts about a `Work` that a device reads where it lies."""
+"""The boundaries of one step of a model, and the contract of each: what is held there before any kernel sees it.
 
-import ctypes
-from typing import Any
+    prepare  input_ids, positions, slots, last_tokens                    --inputs-->
+             block_tables, mask, and more by the kind of attention        --decode, chunk-->  forward
+    forward  embed --layer--> layer 0 --layer--> layer 1 ... --head--> head --sample-->  sample
+                   hidden_states, key_pages, value_pages                     logits
+    sample   sampled                                                      --sample, outputs-->
 
-import numpy as np
-import numpy.typing as npt
+A layer's inputs are what the stage before it gave, so hidden states are held into and out of each stage. `tokens` and
+`samples` are settled by `inputs`; the boundaries behind it are given them.
+"""
 
-from runtime.contract.dims import Dim, Ragged, Size
-from runtime.contract.spec import IOSpec, Layout, TensorFacts, TensorSpec
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from runtime.contract.binder import Binder, Tensor, Tensors
+from runtime.contract.dims import Dim, Size
+from runtime.contract.memory import dense_strides
+from runtime.contract.registry import Contract, ContractKey, Registry
+from runtime.contract.spec import ITEM_BYTES, IOSpec, TensorFacts, TensorSpec
+from runtime.contract.violation import ContractViolation, Rule, Violation
+from runtime.core.env import Env
 from runtime.core.work import Work
 
-STEP = "step"
-_ITEM_BYTES = 8
-_DTYPES = {
-    np.dtype(name): name
-    for name in ("bool", "int8", "uint8", "int16", "float16", "int32", "float32", "int64", "uint64", "float64")
-}
-"""By dtype, because numpy works the name out anew at each reading."""
+INPUTS, CHUNK, LAYER, HEAD, SAMPLE = "inputs", "chunk", "layer", "head", "sample"
+Result = TypeVar("Result")
 
 
-def step_io(tokens_max: int, rows_max: int, blocks_max: int) -> IOSpec:
-    """Bounds: new tokens of a launch, its rows, and blocks in one row's table."""
-    tokens = Dim("tokens", min=1, max=tokens_max)
-    rows = Dim("rows", min=1, max=rows_max)
-    blocks = Dim("blocks", min=1, max=blocks_max)
-
-    def flat(name: str, size: Size) -> TensorSpec:
-        return TensorSpec(name, (size,), "int64", alignment_bytes=_ITEM_BYTES)
-
-    return IOSpec(
-        STEP,
-        inputs=(
-            flat("token_ids", tokens),
-            flat("positions", tokens),
-            flat("slots", tokens),
-            flat("row_starts", rows + 1),
-            flat("context_lens", rows),
-            TensorSpec("block_tables", (rows, Ragged(blocks)), "int64", layout=Layout.RAGGED),
-        ),
-        outputs=(flat("sampled", rows),),
-    )
+def decode_graph(*, mixed: bool, by_page: bool) -> str:
+    """The boundary of decode rows: `mixed` among chunks, `by_page` where their pages stay in place."""
+    return f"decode{'_mixed' if mixed else ''}{'_by_page' if by_page else ''}"
 
 
-def facts_of_work(work: Work, device: str = "cpu") -> tuple[TensorFacts, ...]:
-    """The inputs of `step_io` as they lie in `work`; a device that copies them elsewhere tells of its copies."""
-    lengths = tuple([len(table) for table in work.block_tables])
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The numbers of a model and its KV that fix shapes at the boundaries. The first five are the embedded model's."""
+
+    layers: int = 3
+    hidden: int = 192
+    kv_heads: int = 4
+    head_dim: int = 16
+    vocabulary: int = 260
+    blocks: int = 1
+    """KV blocks, with the one that belongs to nobody."""
+    block_tokens: int = 16
+    tokens_max: int | None = None
+    samples_max: int | None = None
+    device: str = "cpu"
+
+
+def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
+    """The contract of each boundary."""
+    tokens, fed = Dim("tokens", 1, shape.tokens_max), Dim("fed", 1, shape.tokens_max)
+    samples, rows, width = Dim("samples", 0, shape.samples_max), Dim("rows", 1), Dim("width", 1)
+    heads, size = shape.kv_heads, shape.block_tokens
+
+    def ids(name: str, *sizes: Size) -> TensorSpec:
+        return TensorSpec(name, sizes, "int64", shape.device, alignment_bytes=8)
+
+    def floats(name: str, *sizes: Size, width: int = 1, in_place: bool = False) -> TensorSpec:
+        """Rows of a multiple of `width` elements, each at a multiple of up to 64 bytes."""
+        alignment = math.gcd(64, width * ITEM_BYTES["float32"])
+        return TensorSpec(name, sizes, "float32", shape.device, alignment_bytes=alignment, in_place=in_place)
+
+    def decode(mixed: bool, by_page: bool) -> IOSpec:
+        used = Dim("used", 1)
+        inputs = [ids("block_tables", rows * heads * width), floats("mask", rows, 1, 1, width * size)]
+        if mixed:
+            inputs.append(ids("decode_tokens", rows))
+        if by_page:
+            inputs += [ids("owner", used), ids("order", rows * heads * width), ids("place", used)]
+        return IOSpec(decode_graph(mixed=mixed, by_page=by_page), tuple(inputs))
+
+    hidden = floats("hidden_states", tokens, shape.hidden, width=shape.hidden)
+    pages = (shape.blocks * heads, size, shape.head_dim)
     return (
-        facts_of_array(work.token_ids, "token_ids", device),
-        facts_of_array(work.positions, "positions", device),
-        facts_of_array(work.slots, "slots", device),
-        facts_of_array(work.row_starts, "row_starts", device),
-        facts_of_array(work.context_lens, "context_lens", device),
-        TensorFacts("block_tables", (len(lengths), lengths), (), "int64", device, 0),
+        IOSpec(
+            INPUTS,
+            # `tokens` may be padded; `fed` are the real ones, whose KV is written: one slot for each KV head.
+            (
+                ids("input_ids", tokens),
+                ids("positions", tokens),
+                ids("slots", fed * heads),
+                ids("last_tokens", samples),
+            ),
+        ),
+        *(decode(mixed, by_page) for mixed in (False, True) for by_page in (False, True)),
+        IOSpec(CHUNK, (ids("block_tables", heads * width), floats("mask", Dim("new", 1), width * size))),
+        IOSpec(
+            LAYER,
+            (
+                hidden,
+                floats("key_pages", *pages, width=shape.head_dim, in_place=True),
+                floats("value_pages", *pages, width=shape.head_dim, in_place=True),
+            ),
+            given=(tokens,),
+        ),
+        IOSpec(HEAD, (hidden,), given=(tokens,)),
+        IOSpec(
+            SAMPLE,
+            (floats("logits", samples, shape.vocabulary, width=shape.vocabulary),),
+            outputs=(ids("sampled", samples),),
+            given=(samples,),
+        ),
     )
 
 
-def facts_of_array(array: npt.NDArray[Any], name: str, device: str = "cpu") -> TensorFacts:
-    """Facts about a numpy array. Raises ValueError for one that no tensor can be made of: strides of part elements."""
-    item_bytes = array.itemsize
-    if array.strides == (item_bytes,):  # nearly always
-        strides: tuple[int, ...] = (1,)
-    else:
-        strides = tuple([stride // item_bytes for stride in array.strides])
-        if any(stride % item_bytes for stride in array.strides):
-            raise ValueError(f"{name}: strides of {array.strides} bytes are not whole {item_bytes} byte elements")
-    dtype = _DTYPES.get(array.dtype) or array.dtype.name
-    return TensorFacts(name, array.shape, strides, dtype, device, _address(array))
+class StepContract(Generic[Tensor]):
+    """The boundaries of one model, as the thread that runs its steps crosses them.
+
+    Marks: those of Binder; contract.rebuilt for each step that is prepared once more, contract.refused for each that
+    breaks its contract then too.
+    """
+
+    def __init__(self, env: Env, tensors: Tensors[Tensor], shape: ModelShape, key: ContractKey | None = None) -> None:
+        self.binder = Binder(env, tensors)
+        self.shape = shape
+        self._env = env
+        registry, owner = Registry(), key or ContractKey()
+        self._contracts: dict[str, Contract] = {io.graph: registry.register(owner, io) for io in step_io(shape)}
+        self._step: int | None = None
+        self._request: str | None = None
+
+    def attempt(self, work: Work, run: Callable[[], Result]) -> Result:
+        """`run` a step, and once more from its plan when it breaks its contract. Raises ContractViolation the second
+        time: then the 500 of those in `ContractViolation.rows`, or of all rows when it is None."""
+        self._step, self._request = work.step, work.request_ids[0] if work.rows else None
+        try:
+            return run()
+        except ContractViolation:
+            self._env.marks.hit("contract.rebuilt")
+        try:
+            return run()
+        except ContractViolation:
+            self._env.marks.hit("contract.refused")
+            raise
+
+    def cross(self, graph: str, tensors: tuple[Tensor, ...], *given: int, outputs: bool = False) -> tuple[Tensor, ...]:
+        """See Binder.cross: the tensors to go on with."""
+        return self.binder.cross(
+            self._contracts[graph], tensors, given, outputs=outputs, step=self._step, request=self._request
+        )
+
+    def check_tables(self, work: Work) -> None:
+        """Raises ContractViolation that names each row whose block table does not cover its context."""
+        size = self.shape.block_tokens
+        held = [len(table) * size for table in work.block_tables]
+        contexts = work.context_lens.tolist()
+        if any(map(int.__lt__, held, contexts)):
+            short = [row for row, context in enumerate(contexts) if held[row] < context]
+            self._env.marks.hit("contract.violation")
+            expected = {row: f"a table for {contexts[row]} tokens" for row in short}
+            raise ContractViolation(
+                [Violation(INPUTS, "block_tables", Rule.EXTENT, expected[row], f"{held[row]}", row) for row in short]
+            )
+
+    def planned(self, graph: str, *given: int, outputs: bool = False, **dims: int) -> tuple[TensorFacts, ...]:
+        """Facts of tensors that keep the contract of `graph` for these dims, as a device without memory tells them."""
+        io = self._contracts[graph].io
+        values = {**dims, **{dim.name: value for dim, value in zip(io.given, given, strict=True)}}
+        return tuple(_dense(spec, values) for spec in self._contracts[graph].specs(outputs))
 
 
-def _address(array: npt.NDArray[Any]) -> int:
-    try:
-        return ctypes.addressof(ctypes.c_byte.from_buffer(array))  # type: ignore[arg-type]  # numpy's stubs hide the buffer
-    except (TypeError, ValueError):  # read-only, in pieces, or empty: five times as dear
-        return array.ctypes.data
+def _dense(spec: TensorSpec, values: dict[str, int]) -> TensorFacts:
+    shape = tuple(extent.value(values) for extent in spec.extents)
+    strides = dense_strides(spec.layout, shape)
+    assert strides is not None, f"{spec.name} is not dense"
+    return TensorFacts(spec.name, shape, strides, spec.dtype, spec.device, 0)

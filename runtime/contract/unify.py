@@ -43,10 +43,10 @@ class Unified:
 def unify(equations: Iterable[Equation], given: Mapping[str, int] | None = None) -> Unified:
     """Solve each equation for its one unknown, check it when it has none, wait for others when it has several.
 
-    `given` are values that are settled already (by the inputs, when outputs are looked at).
+    `given` are values that are settled already, by an earlier graph of the step.
     """
     values = dict(given or {})
-    witnesses = dict.fromkeys(values, "the inputs")
+    witnesses = dict.fromkeys(values, "the step")
     conflicts: list[Conflict] = []
     waiting = sorted(equations, key=lambda equation: not equation.extent.plain)
     progress = True

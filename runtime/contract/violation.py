@@ -19,7 +19,6 @@ class Rule(StrEnum):
     LAYOUT = "layout"  # elements lie in another order, or apart
     ADDRESS = "address"  # the first byte is not aligned
     STRIDE = "stride"  # rows after the first are not aligned, though the first byte is
-    CONVERSION = "conversion"  # a layout conversion was slipped in while binding
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Counts layout conversions that nobody asked for: copies into another order, type or place while inputs are bound.
+"""Counts layout conversions: copies into another order, type or place, and views that turn dims, during a step.
 
 A transpose slipped in by a helper costs a few per cent and shows nowhere. Here it shows:
 
-    with Conversions("step") as conversions:
-        layout = lay_out(work, kv)
-    conversions.refuse()        # ContractViolation naming each, unless within the budget of 0
+    with Conversions() as conversions:
+        model.run(work)
+    conversions.counts          # {"copy_": 6}; what a step may have is said, with reasons, in the test of its budget
 
 What counts is what an operator did, not what it is called: under `torch.inference_mode` a `contiguous()` on a
 contiguous tensor reaches us by name too, and it moves nothing.
@@ -16,8 +16,6 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runtime.contract.violation import ContractViolation, Rule, Violation
-
 _COPIES = frozenset("contiguous clone _to_copy to reshape flatten ravel _reshape_copy".split())
 """May give the same elements in new memory."""
 _TURNS = frozenset("permute transpose t numpy_T mT mH matrix_H adjoint movedim moveaxis swapaxes swapdims".split())
@@ -27,27 +25,15 @@ _TURNS = frozenset("permute transpose t numpy_T mT mH matrix_H adjoint movedim m
 class Conversions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
     """Counts them inside `with`, for this thread only. Operators of numpy are not seen."""
 
-    def __init__(self, graph: str) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.counts: Counter[str] = Counter()
         """By operator, in order of first use."""
-        self._graph = graph
 
     @property
     def total(self) -> int:
         """All of them."""
         return self.counts.total()
-
-    def refuse(self, budget: int = 0) -> None:
-        """Raises ContractViolation when there were more than `budget`."""
-        if self.total > budget:
-            expected = f"at most {budget} layout conversions"
-            raise ContractViolation(
-                [
-                    Violation(self._graph, f"result of {name}", Rule.CONVERSION, expected, str(n))
-                    for name, n in self.counts.items()
-                ]
-            )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operator and looks at what became of its first tensor."""

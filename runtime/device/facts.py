@@ -1,25 +1,42 @@
-"""What the contract is told about a torch tensor. Reading it starts no kernel and waits for none."""
-
-from functools import cache
+"""What the contract is told about a torch tensor, and tensors made to given facts. Reading facts starts no kernel and
+waits for none."""
 
 import torch
 from torch import Tensor
 
-from runtime.contract.spec import TensorFacts
+from runtime.contract.spec import ITEM_BYTES, TensorFacts
+
+_NAMES = {getattr(torch, name): name for name in ITEM_BYTES}
+_ALIGNMENT = 128
+"""Addresses are told apart modulo this."""
 
 
-def facts_of(tensor: Tensor, name: str) -> TensorFacts:
-    """Facts of a dense tensor, under the name that its contract has for it."""
-    return TensorFacts(
-        name=name,
-        shape=tuple(tensor.shape),
-        strides=tensor.stride(),
-        dtype=_name(tensor.dtype),
-        device=str(tensor.device),
-        address=tensor.data_ptr(),
-    )
+class TorchTensors:
+    """Implements `runtime.contract.binder.Tensors`."""
 
+    def facts(self, tensor: Tensor, name: str) -> TensorFacts:
+        """See Tensors."""
+        device = "cpu" if tensor.is_cpu else str(tensor.device)
+        dtype = _NAMES.get(tensor.dtype) or str(tensor.dtype)
+        return TensorFacts(name, tensor.shape, tensor.stride(), dtype, device, tensor.data_ptr())
 
-@cache
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    def laid_out(self, tensor: Tensor, facts: TensorFacts) -> Tensor:
+        """See Tensors."""
+        dtype: torch.dtype = getattr(torch, facts.dtype)
+        shape, strides = tuple(facts.shape), facts.strides
+        if facts.device == "meta":
+            return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+        assert facts.device == "cpu", f"no tensor is made on {facts.device} yet"
+        reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        if 0 in shape:
+            return torch.empty_strided(shape, strides, dtype=dtype)
+        raw = bytearray(reach * dtype.itemsize + _ALIGNMENT)
+        # From a buffer, since a view of a tensor can't begin inside an element.
+        base = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
+        skipped = (facts.address - base) % _ALIGNMENT
+        made = torch.frombuffer(raw, dtype=dtype, count=reach, offset=skipped).as_strided(shape, strides)
+        room = made
+        while room.dim() > tensor.dim():
+            room = room[..., 0]
+        room[tuple(slice(size) for size in tensor.shape)].copy_(tensor)
+        return made

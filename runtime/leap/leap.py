@@ -81,8 +81,7 @@ class Leap:
 
     def __call__(self, batch: Batch, step: int) -> Ticket | None:
         """Begin a leap with `batch`, whose launch is step `step`; None where it must be laid out and launched."""
-        # The contract's cache must be warm when a fault is armed that breaks it.
-        if self._env.faults.armed or not self._device.idle or not self._engine._binder.is_warm:
+        if self._env.faults.armed or not self._device.idle:
             return None
         scripts: list[Script] = []
         for row in batch.rows:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from runtime.models import by_page
 from runtime.models.kv import PagedKv
-from runtime.models.layout import Chunk, DecodeRows, Layout
+from runtime.models.prepare import Chunk, DecodeRows, StepInputs
 from runtime.models.step_space import Scratch, StepSpace
 
 Job = Callable[[int], None]
@@ -31,7 +31,7 @@ class Operands:
     `keys` and `values` are this launch's own, filled anew for each layer, and in `kv` already when it is attended.
     """
 
-    layout: Layout
+    inputs: StepInputs
     queries: Tensor
     """[tokens, heads, head_dim]"""
     keys: Tensor
@@ -47,13 +47,13 @@ def attention(operands: Operands) -> Job:
     """Made once a launch; each call attends one layer."""
     queries, kv, space, output = operands.queries, operands.kv, operands.space, operands.output
     jobs: list[Job] = []
-    decode = operands.layout.decode
+    decode = operands.inputs.decode
     if decode is not None:
         if decode.at is None:
             jobs += _rows(decode, queries, kv, space, output)
         else:
             jobs.append(_picked(decode.at, decode, queries, kv, space, output))
-    for chunk in operands.layout.chunks:
+    for chunk in operands.inputs.chunks:
         part = slice(chunk.first, chunk.last)
         if chunk.mask is None:
             own = operands.keys[part].transpose(0, 1), operands.values[part].transpose(0, 1)

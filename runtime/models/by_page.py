@@ -34,6 +34,11 @@ class Pages:
     place: Tensor
     """[pages]: where each stands in `order`; 0 for pages of nobody."""
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them."""
+        return self.owner, self.order, self.place
+
 
 def run_of_pages(tables: Ints, lengths: Ints, kv_heads: int) -> Pages | None:
     """For block tables [rows, blocks] of which `lengths` are real; None when gathering is better or needed.

@@ -3,7 +3,8 @@
 embed -> [norm -> qkv -> (q, k norm) -> rotate -> write KV -> attend -> out, norm -> gate, up -> down] x layers
       -> last token of each sampled row -> norm -> head
 
-Each step writes into buffers of its own (buffers.py), by `out=`: a steady step asks torch for no memory.
+The hidden states [tokens, hidden] pass the contract on their way into each stage. Each step writes into buffers of its
+own (buffers.py), by `out=`: a steady step asks torch for no memory.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from runtime.contract.step import HEAD, LAYER, StepContract
 from runtime.models import attention, exact, rope
 from runtime.models.attention import Operands
 from runtime.models.buffers import Buffers, Norm
 from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
-from runtime.models.layout import Layout
+from runtime.models.prepare import StepInputs
 from runtime.models.step_space import StepSpace, alone
 from runtime.models.weights import Layer, Weights
 
@@ -49,27 +51,47 @@ class Decoder:
         self._cosine, self._sine = rope.tables(config, config.context_max)
         self._attention = exact.attention if exact_mode else attention.attention
 
-    def forward(self, layout: Layout, kv: PagedKv, at: Buffers) -> Tensor:
+    def forward(self, inputs: StepInputs, kv: PagedKv, at: Buffers, contract: StepContract[Tensor]) -> Tensor:
         """Logits [sampled rows, vocabulary] of one launch, in `at`; K and V of its tokens are in `kv` afterwards."""
-        weights, hidden = self._weights, at.hidden
-        torch.index_select(weights.embedding, 0, layout.tokens, out=hidden)
-        torch.index_select(self._cosine, 0, layout.positions, out=at.cosine)
-        torch.index_select(self._sine, 0, layout.positions, out=at.sine)
-        keys, values, staged = (each[: layout.count] for each in (at.keys, at.values, at.staged))
-        attend = self._attention(Operands(layout, at.queries, at.keys, at.values, kv, self.space, at.attended))
-        for index, (layer, turned) in enumerate(zip(weights.layers, self._turned, strict=True)):
-            self._norm(hidden, layer.input_norm, at.norm)
-            self._heads(layer, turned, at)
-            kv.write(index, layout.places, keys, values, staged)
+        hidden, tokens = self._embed(inputs, at), len(inputs.tokens)
+        new_kv = tuple(each[: inputs.count] for each in (at.keys, at.values, at.staged))
+        attend = self._attention(Operands(inputs, at.queries, at.keys, at.values, kv, self.space, at.attended))
+        for index in range(self.config.layers):
+            pages = kv.key_pages[index], kv.value_pages[index]
+            hidden, *_ = contract.cross(LAYER, (hidden, *pages), tokens)
+            self._layer(index, hidden, at)
+            kv.write(index, inputs.slots, *new_kv)
             attend(index)
-            hidden.addmm_(at.attended, turned.output)
-            self._norm(hidden, layer.mlp_norm, at.norm)
-            torch.mm(at.norm.normed, turned.gate_up, out=at.gate_up)
-            hidden.addmm_(self._gated(at), turned.down)
-        torch.index_select(hidden, 0, layout.picked, out=at.last)
-        self._norm(at.last, weights.final_norm, at.last_norm)
-        torch.mm(at.last_norm.normed, self._head, out=at.logits)
-        return at.logits[: len(layout.picked_rows)]
+            self._finish_layer(index, hidden, at)
+        (hidden,) = contract.cross(HEAD, (hidden,), tokens)
+        return self._logits(inputs, hidden, at)[: len(inputs.sampled_rows)]
+
+    def _embed(self, inputs: StepInputs, at: Buffers) -> Tensor:
+        """Hidden states [tokens, hidden] of the token ids, and the angles of their positions in `at`."""
+        torch.index_select(self._weights.embedding, 0, inputs.tokens, out=at.hidden)
+        torch.index_select(self._cosine, 0, inputs.positions, out=at.cosine)
+        torch.index_select(self._sine, 0, inputs.positions, out=at.sine)
+        return at.hidden
+
+    def _layer(self, index: int, hidden: Tensor, at: Buffers) -> None:
+        """q, k and v of one layer, in `at`."""
+        layer = self._weights.layers[index]
+        self._norm(hidden, layer.input_norm, at.norm)
+        self._heads(layer, self._turned[index], at)
+
+    def _finish_layer(self, index: int, hidden: Tensor, at: Buffers) -> None:
+        """What attention gave and the MLP, added to `hidden` in place."""
+        layer, turned = self._weights.layers[index], self._turned[index]
+        hidden.addmm_(at.attended, turned.output)
+        self._norm(hidden, layer.mlp_norm, at.norm)
+        torch.mm(at.norm.normed, turned.gate_up, out=at.gate_up)
+        hidden.addmm_(self._gated(at), turned.down)
+
+    def _logits(self, inputs: StepInputs, hidden: Tensor, at: Buffers) -> Tensor:
+        """[samples, vocabulary]"""
+        torch.index_select(hidden, 0, inputs.last_tokens, out=at.last)
+        self._norm(at.last, self._weights.final_norm, at.last_norm)
+        return torch.mm(at.last_norm.normed, self._head, out=at.logits)
 
     def _heads(self, layer: Layer, matrices: _Turned, at: Buffers) -> None:
         """q and k, turned by their positions, and v."""

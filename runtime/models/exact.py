@@ -1,6 +1,6 @@
 """The bit-equal recipe: a token's logits do not depend on who else is in the batch, nor on how its prompt was chunked.
 
-    matrix products     the number of rows padded to a multiple of 16 (`layout.PAD`): BLAS picks its kernel by size
+    matrix products     the number of rows padded to a multiple of 16 (`prepare.PAD`): BLAS picks its kernel by size
     attention           fixed KV tiles of 64 with a running softmax, and never fewer than 4 query rows
     silu                g / (1 + exp(-g)): the fused one splits differently above 32,768 elements
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from runtime.models.attention import Job, Operands, gather, gathered_shapes, parts
 from runtime.models.kv import PagedKv
-from runtime.models.layout import TILE, Chunk, DecodeRows
+from runtime.models.prepare import TILE, Chunk, DecodeRows
 from runtime.models.step_space import StepSpace
 
 _QUERY_ROWS_MIN = 4
@@ -29,10 +29,10 @@ def attention(operands: Operands) -> Job:
     """As `attention.attention`, reading everything from `kv`; rows past the real tokens become zeros."""
 
     def attend(layer: int) -> None:
-        operands.output[operands.layout.count :].zero_()
-        if operands.layout.decode is not None:
-            _rows(operands.layout.decode, operands, layer)
-        for chunk in operands.layout.chunks:
+        operands.output[operands.inputs.count :].zero_()
+        if operands.inputs.decode is not None:
+            _rows(operands.inputs.decode, operands, layer)
+        for chunk in operands.inputs.chunks:
             _chunk(chunk, operands, layer)
 
     return attend

@@ -16,6 +16,11 @@ from torch import Tensor
 
 from faults import Faults, Kind, NullFaults
 from faults.actions import flip_bit
+from runtime.contract.registry import Contract, ContractKey
+from runtime.contract.spec import ITEM_BYTES, IOSpec, TensorSpec
+from runtime.contract.validate import bind
+from runtime.contract.violation import ContractViolation
+from runtime.device.facts import TorchTensors
 from runtime.device.torch_segments import Make, fresh
 from runtime.models.config import DecoderConfig, ModelRefused
 from runtime.models.points import WEIGHTS_READ
@@ -54,12 +59,28 @@ def load_weights(
                 _add(read, name, tensor)
             if name in homes:
                 homes[name].copy_(tensor)
+    _hold(directory, config, homes, dtype)
     if digest is not None and read.hexdigest() != digest:
         raise ModelRefused(
             directory,
             [f"its weights were read as {read.hexdigest()[:12]}..., the files are {digest[:12]}...; try again"],
         )
     return weights
+
+
+def _hold(directory: Path, config: DecoderConfig, homes: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """Hold the tensors that a step will read against what the config says of each."""
+    kind = str(dtype).removeprefix("torch.")
+    shapes = tensor_shapes(config)
+    io = IOSpec(
+        "weights",
+        tuple(TensorSpec(name, shape, kind, alignment_bytes=ITEM_BYTES[kind]) for name, shape in shapes.items()),
+    )
+    tensors = TorchTensors()
+    try:
+        bind(Contract(ContractKey(), io), [tensors.facts(homes[name], name) for name in shapes])
+    except ContractViolation as violation:
+        raise ModelRefused(directory, [str(one) for one in violation.violations]) from violation
 
 
 def weights_digest(directory: Path) -> str:

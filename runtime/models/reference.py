@@ -25,7 +25,7 @@ from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights, weights_digest
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from runtime.models.sampler import margins
 from runtime.models.tokenizer import read_tokenizer
 
@@ -49,7 +49,7 @@ class Reference:
         self._context_max = config.context_max
         blocks = -(-config.context_max // _BLOCK_TOKENS)
         decoder = Decoder(config, load_weights(directory, config), exact_mode=True)
-        self._model = PagedModel(decoder, PagedKv(config, blocks, _BLOCK_TOKENS))
+        self._model = ModelRunner(decoder, PagedKv(config, blocks, _BLOCK_TOKENS))
 
     def greedy(self, prompt: Sequence[int], tokens_max: int, stops: frozenset[int] = frozenset()) -> Continuation:
         """At most `tokens_max` tokens; a stop token is the last. Raises ValueError when the context is too short."""

@@ -9,12 +9,18 @@ from torch import Tensor
 from runtime.core.work import Sampled, Sampling
 
 
-def sample(logits: Tensor, samplings: Sequence[Sampling], positions: Sequence[int]) -> list[Sampled]:
-    """One token a row. `positions` are those of the tokens being drawn; logprobs are raw, at temperature 1."""
-    tokens = logits.argmax(1).tolist()
+def choose(logits: Tensor, samplings: Sequence[Sampling], positions: Sequence[int]) -> Tensor:
+    """One token id a row, int64. `logits` are [rows, vocabulary], `positions` those of the tokens being drawn."""
+    chosen = logits.argmax(1)
     for row, (sampling, position) in enumerate(zip(samplings, positions, strict=True)):
         if sampling.temperature > 0:
-            tokens[row] = _draw(logits[row], sampling, position)
+            chosen[row] = _draw(logits[row], sampling, position)
+    return chosen
+
+
+def describe(chosen: Tensor, logits: Tensor, samplings: Sequence[Sampling]) -> list[Sampled]:
+    """The chosen tokens with what each client asked to see; log probabilities are raw, at temperature 1."""
+    tokens = chosen.tolist()
     drawn: list[Sampled] = [Sampled(token) for token in tokens]
     asked = [row for row, sampling in enumerate(samplings) if sampling.logprobs is not None]
     if asked:

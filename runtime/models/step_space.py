@@ -18,9 +18,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from faults import NullFaults
 from runtime.core.env import Env
-from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments
 from runtime.memory.spans.placement import aligned
 from runtime.memory.spans.pool import Pool
@@ -160,16 +158,9 @@ def scratch_bytes(config: DecoderConfig, context: int) -> int:
 def alone(config: DecoderConfig, tokens: int = 512, picked: int = 32) -> StepSpace:
     """A space with pools of its own and no faults: for a model that runs outside of a runtime."""
     segments, scratch = TorchSegments(), scratch_bytes(config, config.context_max)
-    env = Env(_NoClock(), 0, NullFaults(), Ledger())
+    env = Env.quiet()
     sizes = replace(PoolSizes(), step=step_bytes(config, tokens, picked), workspace=2 * scratch)
     return StepSpace(config, segments, device_pools(env, segments, sizes), scratch)
-
-
-class _NoClock:
-    """Nobody asks how long the pools of a lone model take."""
-
-    def now_ns(self) -> int:
-        return 0
 
 
 def _room(shape: tuple[int, ...]) -> int:

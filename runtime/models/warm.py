@@ -3,10 +3,12 @@
 On a busy two-core machine the very first request took 1.7 s and, with a deadline of 2 s, sometimes ended as 504.
 """
 
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
 
+from runtime.core.errors import RuntimeFailure
 from runtime.core.work import Sampled, Sampling, Work
 
 PROMPT_TOKENS = 48
@@ -22,10 +24,13 @@ class Runs(Protocol):
 
 
 def warm_up(model: Runs, dummy_block: int, block_tokens: int) -> None:
-    """Run a prompt and a few decode batches whose KV all goes to the block that belongs to nobody."""
-    model.run(_work([PROMPT_TOKENS], 0, dummy_block, block_tokens))
-    for rows in ROWS:
-        model.run(_work([1] * rows, PROMPT_TOKENS, dummy_block, block_tokens))
+    """Run a prompt and a few decode batches whose KV all goes to the block that belongs to nobody.
+
+    A launch that an armed fault fails is left at that: nobody waits for it.
+    """
+    for lengths, start in (([PROMPT_TOKENS], 0), *(([1] * rows, PROMPT_TOKENS) for rows in ROWS)):
+        with suppress(RuntimeFailure):
+            model.run(_work(lengths, start, dummy_block, block_tokens))
 
 
 def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -> Work:

@@ -46,8 +46,11 @@ class Bound:
     writes: tuple[int, ...]
 
 
-def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
-    """Lay a batch out flat. Block tables are cut to the context, so nothing past it can be read."""
+def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> Bound:
+    """Lay a batch out flat. Block tables are cut to the context, so nothing past it can be read.
+
+    `deep`: every slot that the batch reads is to be compared, and not only the sums that are kept of them.
+    """
     rows = batch.rows
     requests = [row.request for row in rows]
     lengths = [row.tokens for row in rows]
@@ -63,7 +66,7 @@ def bind(batch: Batch, step: int, block_tokens: int) -> Bound:
     else:
         positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
     reckon([request.line for request in requests])
-    tables, reads = _claims(requests, (-(-context // block_tokens)).tolist())
+    tables, reads = _claims(requests, (-(-context // block_tokens)).tolist(), deep)
     writes, slots = _slots(tables, starts, positions, lengths, block_tokens)
     work = Work(
         step=step,
@@ -87,9 +90,7 @@ def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...
     doubtful = [request for request in requests if not _is_sound(plane, request)]
     if not doubtful:
         return ()
-    tables, reads = _claims(doubtful, [len(request.blocks) for request in doubtful])
-    for claim in reads:
-        claim.deep = True
+    tables, reads = _claims(doubtful, [len(request.blocks) for request in doubtful], deep=True)
     return plane.compare(tables, reads)
 
 
@@ -100,7 +101,9 @@ def _is_sound(plane: TagPlane, request: Request) -> bool:
     return plane.holds(blocks, generations, sums) and plane.holds_deep(blocks, sums)
 
 
-def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
+def _claims(
+    requests: Sequence[Request], ends: Sequence[int], deep: bool
+) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
     """The block tables of `requests`, of so many blocks each, and what their own tokens say that their KV holds."""
     tables, claims = [], []
     for request, end in zip(requests, ends, strict=True):
@@ -109,7 +112,7 @@ def _claims(requests: Sequence[Request], ends: Sequence[int]) -> tuple[tuple[Tab
         table = Table(blocks[:end])
         table.array = held[0]
         tables.append(table)
-        claims.append(Claim(request.id, held[1], line.sums, line.tokens, request.doubted))
+        claims.append(Claim(request.id, held[1], line.sums, line.tokens, deep or request.doubted))
     return tuple(tables), tuple(claims)
 
 

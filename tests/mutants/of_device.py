@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from runtime.device.rationed import Rationed
+from runtime.device.accounted import AccountedModel
 from runtime.device.torch_segments import Filler, TorchSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.memory.spans.placement import Place
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from tests.mutants.mutant import Function, Mutant, Subject
-from tests.runtime.device.test_rationed import Lost
+from tests.runtime.device.test_accounted import Lost
 from tests.runtime.device.test_swap_defrag import Hosted
 from tests.runtime.device.test_torch_segments import Contents
 
@@ -55,7 +55,7 @@ def without_its_ticket(sound: Function) -> Function:
 
 
 def resets_all_steps(sound: Function) -> Function:
-    def run(self: Rationed, work: Any) -> Any:
+    def run(self: AccountedModel, work: Any) -> Any:
         said = sound(self, work)
         self.pools[PoolKind.ACTIVATION].reset(ResetScope(Lifetime.GRAPH), None)
         return said
@@ -68,7 +68,7 @@ def under_one_name(sound: Function) -> Function:
 
 
 def keeps_its_scratch(sound: Function) -> Function:
-    def take(self: Rationed, work: Any, session: str) -> None:
+    def take(self: AccountedModel, work: Any, session: str) -> None:
         sound(self, work, session)
         self.pools.alloc(AllocRequest(256, pool=PoolKind.WORKSPACE))
 
@@ -96,9 +96,9 @@ SUBJECTS = (
     Subject(
         Lost,
         (
-            Mutant("the next reset hides a lost one", Rationed, "run", resets_all_steps),
-            Mutant("every step takes under one name", Rationed, "_take", under_one_name),
-            Mutant("a launch keeps its scratch", Rationed, "_take", keeps_its_scratch),
+            Mutant("the next reset hides a lost one", AccountedModel, "run", resets_all_steps),
+            Mutant("every step takes under one name", AccountedModel, "_take", under_one_name),
+            Mutant("a launch keeps its scratch", AccountedModel, "_take", keeps_its_scratch),
         ),
     ),
 )

@@ -13,16 +13,18 @@ from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 
-WATCHED = {"contract": (Binder, "check_or_rebuild"), "tags": (TagPlane, "stamp"), "ledger": (Ledger, "acquire")}
+WATCHED = {"contract": (Binder, "cross"), "tags": (TagPlane, "stamp"), "ledger": (Ledger, "acquire")}
 
 
 @pytest.mark.parametrize("name", cost_of_care.CONTENDERS)
 def test_a_contender_lacks_its_parts_and_no_other(name: str) -> None:
     directory = default_model()
     config = read_config(directory)
-    model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, 16, cost_of_care.BLOCK_TOKENS))
+    model = ModelRunner(
+        Decoder(config, load_weights(directory, config)), PagedKv(config, 16, cost_of_care.BLOCK_TOKENS)
+    )
     missing = cost_of_care.CONTENDERS[name]
     calls = dict.fromkeys(WATCHED, 0)
     patches = []

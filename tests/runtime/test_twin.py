@@ -114,7 +114,7 @@ def live(tape: Tape, limits: Limits) -> dict[str, str]:
     from runtime.models.default import default_model
     from runtime.models.kv import PagedKv
     from runtime.models.loader import load_weights
-    from runtime.models.paged import PagedModel
+    from runtime.models.runner import ModelRunner
 
     assert torch
     clock = WallClock()
@@ -125,7 +125,7 @@ def live(tape: Tape, limits: Limits) -> dict[str, str]:
     pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
     directory = default_model()
     config = read_config(directory)
-    model = PagedModel(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
+    model = ModelRunner(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
     host = TorchSegments()
     mover = TorchMover(host, "io", (*model.kv.keys, *model.kv.values), pool.plane)
     device = CpuDevice({"": model}, pool.plane, env, threads=1, mover=mover)

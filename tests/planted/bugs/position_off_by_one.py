@@ -5,15 +5,15 @@ Models M9 (nano-vllm f5b4840). The KV of the plan is right, so the tags agree; o
 
 import dataclasses
 
-MODULE = "runtime.models.paged"
+MODULE = "runtime.models.runner"
 
 
-def plant(paged):
-    lay_out = paged.lay_out
+def plant(runner):
+    prepare = runner.prepare
 
-    def _lay_out(work, *rest):
-        layout = lay_out(work, *rest)
+    def _prepare(work, *rest):
+        inputs = prepare(work, *rest)
         decode = work.tokens == work.rows
-        return dataclasses.replace(layout, positions=layout.positions - 1) if decode else layout
+        return dataclasses.replace(inputs, positions=inputs.positions - 1) if decode else inputs
 
-    paged.lay_out = _lay_out
+    runner.prepare = _prepare

@@ -14,7 +14,7 @@ import pytest
 
 from harness.record.canary import Answer, Comparison, compare
 from runtime.device import torch_mover
-from runtime.models import paged
+from runtime.models import runner
 from runtime.models.reference import Reference
 from tests.planted.site.sitecustomize import bug_of
 from tests.runtime.models.worlds import random_model
@@ -47,9 +47,9 @@ def answer(directory: Path, bug: str = "", *, blocks: int = 64, swap_blocks: int
     known = [reference.greedy(prompt, OUTPUT) for prompt in asked]
     began_s = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paged, "lay_out", paged.lay_out)  # so that it is taken out again
+        patch.setattr(runner, "prepare", runner.prepare)  # so that it is taken out again
         if bug == "M9":
-            bug_of("position_off_by_one").plant(paged)
+            bug_of("position_off_by_one").plant(runner)
         elif bug == "M13":
             patch.setattr(torch_mover, "move_in", lambda store, at, there: store[at].copy_(there))
         sink, env = serve(directory, asked, blocks=blocks, cache=True, exact=False, swap_blocks=swap_blocks)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import prod
 
 from faults import Catalogue, Faults, FaultSpec, When, parse_do
-from runtime.contract.binder import Binder
-from runtime.contract.dims import Dim, Ragged
+from runtime.contract.binder import Binder, PlannedTensors
+from runtime.contract.dims import Dim
 from runtime.contract.memory import dense_strides
 from runtime.contract.points import POINTS
 from runtime.contract.registry import Contract, ContractKey
@@ -16,7 +16,6 @@ from tests.runtime.fakes import SetClock
 
 N = Dim("n", min=1, max=64)
 W = Dim("w", min=1, max=32, multiple_of=2)
-BLOCKS = Dim("blocks", min=1, max=8)
 KEY = ContractKey("chat", "tiny", "1")
 ALIGNED = 0x7F0000000000
 
@@ -30,23 +29,19 @@ ATTEND = IOSpec(
         TensorSpec("image", (N, 3, W, W), "float32", layout=Layout.CHANNELS_LAST),
         TensorSpec("turned", (W, N), "float32", layout=Layout.COLUMNS),
         TensorSpec("view", (N, 2, 16), "float16", layout=Layout.STRIDED, alignment_bytes=16),
-        TensorSpec("tables", (N, Ragged(BLOCKS)), "int64", layout=Layout.RAGGED),
     ),
     outputs=(TensorSpec("out", (N, W), "float16"), TensorSpec("both", (2 * N + 1,), "int64")),
 )
 CONTRACT = Contract(KEY, ATTEND)
 
 
-def facts(contract: Contract = CONTRACT, lengths: Sequence[int] | None = None, **values: int) -> list[TensorFacts]:
-    """What a device that keeps the contract makes for these dims; `tables` has the given lengths, or all 3."""
-    return [_kept(spec, values, lengths) for spec in contract.io.inputs]
+def facts(contract: Contract = CONTRACT, **values: int) -> list[TensorFacts]:
+    """What a device that keeps the contract makes for these dims."""
+    return [_kept(spec, values) for spec in contract.io.inputs]
 
 
-def _kept(spec: TensorSpec, values: dict[str, int], lengths: Sequence[int] | None) -> TensorFacts:
+def _kept(spec: TensorSpec, values: dict[str, int]) -> TensorFacts:
     shape = tuple(one.value(values) for one in spec.extents)
-    if spec.layout is Layout.RAGGED:
-        rows = tuple(lengths) if lengths is not None else (3,) * shape[0]
-        return TensorFacts(spec.name, (*shape, rows), (), spec.dtype, spec.device, 0)
     strides = dense_strides(spec.layout, shape)
     if strides is None:
         strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
@@ -69,7 +64,11 @@ class Stage:
         self.fires: list[str] = []
         self.faults = Faults(catalogue, clock.now_ns, lambda fire: self.fires.append(fire.point), lambda state: None)
         self.env = Env(clock, 0, self.faults, Ledger())
-        self.binder = Binder(self.env, entries_max)
+        self.binder = Binder[TensorFacts](self.env, PlannedTensors(), entries_max)
+
+    def cross(self, made: Sequence[TensorFacts], contract: Contract = CONTRACT) -> tuple[TensorFacts, ...]:
+        """Pass tensors that are only planned."""
+        return self.binder.cross(contract, tuple(made))
 
     def arm(self, do: str, seed: int = 0, **when: object) -> None:
         self.faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), when=When(**when), seed=seed)])

@@ -60,15 +60,11 @@ def test_key_changes_when_two_fields_trade_places():
 def test_key_stays_where_nothing_matters():
     assert signature_of(CONTRACT, with_one(GOOD, "ids", address=ALIGNED + 64)) == SIGNATURE
     assert signature_of(CONTRACT, with_one(GOOD, "pages", address=1)) == SIGNATURE  # no alignment asked for
-    assert signature_of(CONTRACT, facts(n=5, w=4, lengths=[1, 2, 3, 4, 5])) == SIGNATURE
 
 
-def test_ragged_rows_are_not_taken_for_a_dense_shape():
-    for shape in ((5, 5), (5, ("lengths", 5)), (5,), (4, (3,) * 5), (5, (3,) * 4)):
-        assert signature_of(CONTRACT, with_one(GOOD, "tables", shape=shape)) != SIGNATURE or shape == (
-            5,
-            ("lengths", 5),
-        )
+def test_key_changes_with_the_dims_that_the_step_gives_and_with_the_side():
+    given = [signature_of(CONTRACT, GOOD, values) for values in ((), (5,), (6,))]
+    assert len({*given, signature_of(CONTRACT, GOOD, (5,), outputs=True)}) == 4
 
 
 def test_a_hit_on_everything_but_the_dtype_is_no_hit():
@@ -87,12 +83,10 @@ wrong = st.fixed_dictionaries(
         "device": st.sampled_from(["cpu", "meta"]),
         "address": st.integers(ALIGNED, ALIGNED + 32),
         "strides": st.lists(st.integers(0, 40), max_size=4).map(tuple),
-        "shape": st.lists(st.integers(0, 12) | st.just((3, 3)), max_size=4).map(tuple),
+        "shape": st.lists(st.integers(0, 12), max_size=4).map(tuple),
     },
 )
-one_launch = st.tuples(
-    st.integers(1, 3), st.sampled_from([2, 4]), st.lists(st.integers(0, 9), min_size=3), tensors, wrong
-)
+one_launch = st.tuples(st.integers(1, 3), st.sampled_from([2, 4]), tensors, wrong)
 
 
 def outcome(check):
@@ -100,15 +94,15 @@ def outcome(check):
         binding = check()
     except ContractViolation as violation:
         return str(violation)
-    return (binding.contract, dict(binding.dims), binding.outputs)
+    return (binding.contract, dict(binding.dims))
 
 
 @given(st.lists(one_launch, min_size=1, max_size=8), st.integers(1, 3))
 def test_with_the_cache_every_launch_gets_the_answer_it_would_get_without(launches, entries_max):
     stage = Stage(entries_max)
     contracts = [CONTRACT, Contract(replace(KEY, version="2"), ATTEND)]
-    for at, (n, w, lengths, name, changes) in enumerate([*launches, *launches]):
-        made = with_one(facts(n=n, w=w, lengths=lengths[:n]), name, **changes)
+    for at, (n, w, name, changes) in enumerate([*launches, *launches]):
+        made = with_one(facts(n=n, w=w), name, **changes)
         contract = contracts[at % 2]
         assert outcome(lambda: stage.binder.check(contract, made)) == outcome(lambda: bind(contract, made))  # noqa: B023
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.contract.dims import Dim, Ragged
+from runtime.contract.dims import Dim
 from runtime.contract.registry import ContractKey, Registry, UnknownContract
 from runtime.contract.spec import IOSpec, Layout, TensorSpec
 
@@ -21,9 +21,6 @@ def one(name, *shape, **more):
         (lambda: one("t", N, alignment_bytes=0), "alignment_bytes is 0; give a power of two"),
         (lambda: one("t", -1, 3), "a dim that varies is a Dim, never -1"),
         (lambda: one("t", N, 3, layout=Layout.CHANNELS_LAST), "channels_last has 4 dims, not 2"),
-        (lambda: one("t", N, Ragged(W)), "belong together"),
-        (lambda: one("t", N, W, layout=Layout.RAGGED), "belong together"),
-        (lambda: one("t", N, Ragged(W), 3, layout=Layout.RAGGED), "belong together"),
         (lambda: IOSpec("g", (one("a", N), one("a", N))), 'two inputs are called "a"'),
         (lambda: IOSpec("g", (one("a", N),), (one("o", N), one("o", N))), 'two outputs are called "o"'),
         (
@@ -33,10 +30,6 @@ def one(name, *shape, **more):
         (lambda: IOSpec("g", (one("a", N * W),)), 'nothing in the inputs determines dim "n"'),
         (lambda: IOSpec("g", (one("a", N * N),)), 'nothing in the inputs determines dim "n" of n*n'),
         (lambda: IOSpec("g", (one("a", N),), (one("o", N + W),)), 'nothing in the inputs determines dim "w" of n + w'),
-        (
-            lambda: IOSpec("g", (one("a", N), one("b", N, Ragged(N), layout=Layout.RAGGED))),
-            'dim "n" is ragged and also a single number',
-        ),
     ],
 )
 def test_a_spec_that_could_not_be_checked_is_refused(make, text):

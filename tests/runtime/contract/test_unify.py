@@ -68,6 +68,6 @@ def test_what_nothing_determines_gets_no_value_and_is_no_conflict():
     assert (dict(unified.values), unified.conflicts) == ({}, ())
 
 
-def test_given_values_bind_and_are_named_as_the_inputs():
+def test_given_values_bind_and_are_named_as_the_steps():
     (conflict,) = unify(equations([N], [4]), {"n": 3}).conflicts
-    assert conflict.expected == "n = 3 (by the inputs)"
+    assert conflict.expected == "n = 3 (by the step)"

@@ -1,39 +1,68 @@
-"""Facts of torch tensors are those of torch, and agree with numpy's about the same memory."""
+"""Facts of torch tensors are those of torch, and a tensor made to given facts has them and keeps the values."""
 
 from types import SimpleNamespace
 
-import numpy as np
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import given
 
-from runtime.contract.spec import ITEM_BYTES
-from runtime.contract.step import facts_of_array
-from runtime.device.facts import facts_of
+from runtime.contract.spec import ITEM_BYTES, TensorFacts
+from runtime.device.facts import TorchTensors
+
+TENSORS = TorchTensors()
 
 
 @pytest.mark.parametrize("dtype", sorted(ITEM_BYTES))
 def test_dtypes_have_torchs_names_and_sizes(dtype: str) -> None:
     tensor = torch.empty(3, dtype=getattr(torch, dtype))
-    assert facts_of(tensor, "t").dtype == dtype
+    assert TENSORS.facts(tensor, "t").dtype == dtype
     assert tensor.element_size() == ITEM_BYTES[dtype]
 
 
 def test_a_view_is_told_as_it_lies() -> None:
     whole = torch.zeros(6, 8, dtype=torch.float16)
     part = whole.t()[2:, ::3]
-    facts = facts_of(part, "part")
-    assert facts == ("part", (6, 2), (1, 24), "float16", "cpu", whole.data_ptr() + 4)
-    assert {type(size) for size in facts.shape} == {int}
-
-
-def test_torch_and_numpy_tell_the_same_of_the_same_memory() -> None:
-    for array in (np.arange(12), np.ones((3, 4), np.float32).T, np.arange(20)[::2]):
-        assert facts_of(torch.from_numpy(array), "a") == facts_of_array(array, "a")
+    assert TENSORS.facts(part, "part") == ("part", (6, 2), (1, 24), "float16", "cpu", whole.data_ptr() + 4)
 
 
 def test_devices_of_one_kind_are_told_apart() -> None:
     second = SimpleNamespace(  # no tensor on a second GPU can be made everywhere
-        shape=(2,), stride=lambda: (1,), dtype=torch.int64, device=torch.device("cuda", 1), data_ptr=lambda: 64
+        shape=(2,),
+        stride=lambda: (1,),
+        dtype=torch.int64,
+        device=torch.device("cuda", 1),
+        is_cpu=False,
+        data_ptr=lambda: 64,
     )
-    assert facts_of(second, "t") == ("t", (2,), (1,), "int64", "cuda:1", 64)  # type: ignore[arg-type]
-    assert [facts_of(torch.empty(2, device=name), "t").device for name in ("cpu", "meta")] == ["cpu", "meta"]
+    assert TENSORS.facts(second, "t") == ("t", (2,), (1,), "int64", "cuda:1", 64)  # type: ignore[arg-type]
+    assert [TENSORS.facts(torch.empty(2, device=name), "t").device for name in ("cpu", "meta")] == ["cpu", "meta"]
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from(["int64", "int32", "float32", "float16", "float64"]),
+    st.integers(0, 127),
+    st.booleans(),
+)
+def test_a_tensor_made_to_facts_has_them_and_holds_the_values(
+    shape: list[int], gap: int, dtype: str, residue: int, one_more: bool
+) -> None:
+    tensor = torch.arange(1, 1 + torch.Size(shape).numel()).view(shape)
+    strides = [gap * stride for stride in tensor.stride()]
+    wanted = TensorFacts("t", (*shape, *[1] * one_more), (*strides, *[1] * one_more), dtype, "cpu", residue)
+    with torch.inference_mode():
+        made = TENSORS.laid_out(tensor, wanted)
+    told = TENSORS.facts(made, "t")
+    assert told[:5] == wanted[:5]
+    assert told.address % 128 == residue
+    assert made.reshape(-1).tolist() == tensor.reshape(-1).tolist()
+
+
+def test_room_beyond_the_values_is_zero_and_what_has_no_memory_is_only_told() -> None:
+    tensor = torch.ones(2, 3)
+    longer = TENSORS.laid_out(tensor, TensorFacts("t", (3, 3), (3, 1), "float32", "cpu", 0))
+    assert longer.tolist() == [[1.0] * 3, [1.0] * 3, [0.0] * 3]
+    nowhere = TENSORS.laid_out(tensor, TensorFacts("t", (2, 3), (3, 1), "float32", "meta", 0))
+    assert TENSORS.facts(nowhere, "t") == ("t", (2, 3), (3, 1), "float32", "meta", 0)

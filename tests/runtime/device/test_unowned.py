@@ -10,7 +10,7 @@ from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from tests.runtime.models.worlds import Driver
 
 ROW_BYTES_MAX = 8
@@ -21,7 +21,7 @@ CHUNK_TOKEN_BYTES_MAX = 3 * 2496
 """Of a chunk, a token: what the fused attention kernel makes in each of 3 layers, and copies. Also only smaller."""
 
 
-def counted(model: PagedModel, driver: Driver, rows: int, tokens: int) -> Unowned:
+def counted(model: ModelRunner, driver: Driver, rows: int, tokens: int) -> Unowned:
     """One launch of `rows` rows of `tokens` tokens, greedy."""
     courses = [driver.start(str(row), [7 + row] * tokens) for row in range(rows)]
     driver.run([(course, tokens) for course in courses])
@@ -33,21 +33,21 @@ def counted(model: PagedModel, driver: Driver, rows: int, tokens: int) -> Unowne
 
 
 @pytest.fixture(scope="module")
-def model() -> PagedModel:
+def model() -> ModelRunner:
     config = read_config(default_model())
-    return PagedModel(Decoder(config, load_weights(default_model(), config)), PagedKv(config, 128, 16))
+    return ModelRunner(Decoder(config, load_weights(default_model(), config)), PagedKv(config, 128, 16))
 
 
 @pytest.mark.parametrize("by_page", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 17])
-def test_a_decode_step_asks_torch_for_nothing_but_its_answer(model: PagedModel, rows: int, by_page: bool):
+def test_a_decode_step_asks_torch_for_nothing_but_its_answer(model: ModelRunner, rows: int, by_page: bool):
     driver = Driver(model)
     driver.free = list(range(128)) if by_page else list(range(0, 128, 3))
     unowned = counted(model, driver, rows, 9)
     assert unowned.bytes <= ROW_BYTES_MAX * rows, unowned.by_operator
 
 
-def test_torchs_own_allocator_says_the_same(model: PagedModel):
+def test_torchs_own_allocator_says_the_same(model: ModelRunner):
     driver = Driver(model)
     courses = [driver.start(str(row), [7 + row] * 5) for row in range(4)]
     driver.run([(course, 5) for course in courses])
@@ -59,7 +59,7 @@ def test_torchs_own_allocator_says_the_same(model: PagedModel):
     assert sum(size for size in given if size > 0) <= 4 * ROW_BYTES_MAX + STEP_BYTES_MAX
 
 
-def test_a_chunk_asks_torch_for_its_attention_only(model: PagedModel):
+def test_a_chunk_asks_torch_for_its_attention_only(model: ModelRunner):
     driver = Driver(model)
     work = driver.work([(driver.start("a", [5] * 40), 40)])
     with torch.inference_mode(), Unowned() as unowned:
@@ -70,7 +70,7 @@ def test_a_chunk_asks_torch_for_its_attention_only(model: PagedModel):
 
 def test_the_model_publishes_the_most_that_it_has_seen_of_each_phase():
     config = read_config(default_model())
-    fresh = PagedModel(Decoder(config, load_weights(default_model(), config)), PagedKv(config, 16, 16))
+    fresh = ModelRunner(Decoder(config, load_weights(default_model(), config)), PagedKv(config, 16, 16))
     driver = Driver(fresh)
     assert fresh.unowned_bytes == {"prefill": 0, "decode": 0}
     course = driver.start("a", [1, 2, 3])

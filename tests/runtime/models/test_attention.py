@@ -14,7 +14,7 @@ from runtime.memory.spans.span import PoolKind
 from runtime.models import attention, by_page
 from runtime.models.config import DecoderConfig, Rope
 from runtime.models.kv import PagedKv
-from runtime.models.layout import Layout, lay_out
+from runtime.models.prepare import StepInputs, prepare
 from runtime.models.step_space import StepSpace, alone
 
 CONFIG = DecoderConfig(
@@ -48,10 +48,10 @@ def random_kv(blocks: int) -> PagedKv:
     return kv
 
 
-def attend(layout: Layout, queries: torch.Tensor, kv: PagedKv, space: StepSpace | None = None) -> torch.Tensor:
+def attend(inputs: StepInputs, queries: torch.Tensor, kv: PagedKv, space: StepSpace | None = None) -> torch.Tensor:
     unused, output = torch.zeros(len(queries), 2, 8), torch.empty(len(queries), 48)
     space = alone(CONFIG) if space is None else space
-    attention.attention(attention.Operands(layout, queries, unused, unused, kv, space, output))(0)
+    attention.attention(attention.Operands(inputs, queries, unused, unused, kv, space, output))(0)
     assert not space.held(), "scratch is given back"
     return output
 
@@ -59,11 +59,11 @@ def attend(layout: Layout, queries: torch.Tensor, kv: PagedKv, space: StepSpace 
 def test_by_page_and_by_gather_give_the_same_outputs() -> None:
     kv = random_kv(12)
     work = decode_work([[3, 9, 1], [0], [8, 2], [5, 7, 6, 4]], [11, 2, 5, 16])
-    layout = lay_out(work, kv)
-    assert layout.decode is not None
-    assert layout.decode.run is not None
+    inputs = prepare(work, kv)
+    assert inputs.decode is not None
+    assert inputs.decode.run is not None
     queries = torch.randn((4, 6, 8), generator=torch.Generator().manual_seed(4))
-    quick = attend(layout, queries, kv)
+    quick = attend(inputs, queries, kv)
     for row, (table, context) in enumerate(zip(work.block_tables, work.context_lens.tolist(), strict=True)):
         keys = kv.keys[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
         values = kv.values[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
@@ -91,14 +91,14 @@ def test_every_page_of_a_run_knows_its_owner() -> None:
 
 def test_slots_behind_the_last_token_do_not_matter() -> None:
     kv = random_kv(8)
-    layout = lay_out(decode_work([[3, 1], [2]], [6, 3]), kv)
+    inputs = prepare(decode_work([[3, 1], [2]], [6, 3]), kv)
     queries = torch.randn((2, 6, 8), generator=torch.Generator().manual_seed(4))
-    before = attend(layout, queries, kv)
+    before = attend(inputs, queries, kv)
     for store in (kv.keys[0], kv.values[0]):
         store[1, :, 2:] = 1e4
         store[2, :, 3:] = 1e4
         store[[0, 4, 5, 6, 7]] = 1e4
-    assert torch.equal(before, attend(layout, queries, kv))
+    assert torch.equal(before, attend(inputs, queries, kv))
 
 
 @given(st.integers(1, 9), st.booleans(), st.integers(0, 2**16))
@@ -107,13 +107,13 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
     kv, chance = random_kv(64), random.Random(seed)
     tables = [chance.sample(range(64), 6) for _ in range(rows)]
     work = decode_work(tables, [24, *(chance.randint(1, 24) for _ in range(rows - 1))])
-    layout = lay_out(work, kv)
-    assert layout.decode is not None
-    layout = replace(layout, decode=replace(layout.decode, run=None, at=torch.arange(rows) if mixed else None))
+    inputs = prepare(work, kv)
+    assert inputs.decode is not None
+    inputs = replace(inputs, decode=replace(inputs.decode, run=None, at=torch.arange(rows) if mixed else None))
     queries = torch.randn((rows, 6, 8), generator=torch.Generator().manual_seed(seed))
     space = alone(CONFIG)
     space.scratch_bytes = 65536 + 2 * 4 * 24 * (2 * 2 * 8 + 2 * 6)  # two rows a part, at most
-    assert torch.allclose(attend(layout, queries, kv, space), attend(layout, queries, kv), atol=1e-6)
+    assert torch.allclose(attend(inputs, queries, kv, space), attend(inputs, queries, kv), atol=1e-6)
     usage = space.pools.usage(PoolKind.WORKSPACE)
     assert usage.allocs == -(-rows // 2) + mixed
     assert usage.peak_bytes <= space.scratch_bytes + 65536
@@ -123,11 +123,11 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
 def test_what_scratch_held_before_is_read_by_nobody(tables: list[list[int]]) -> None:
     """Not even NaN, which no mask covers: one broken request must not reach into the next launch."""
     kv, space = random_kv(64), alone(CONFIG)
-    layout = lay_out(decode_work(tables, [11, 2, 5]), kv)
-    assert layout.decode is not None
-    assert (layout.decode.run is not None) == (60 not in tables[0])
+    inputs = prepare(decode_work(tables, [11, 2, 5]), kv)
+    assert inputs.decode is not None
+    assert (inputs.decode.run is not None) == (60 not in tables[0])
     queries = torch.randn((3, 6, 8), generator=torch.Generator().manual_seed(4))
-    before = attend(layout, queries, kv, space)
+    before = attend(inputs, queries, kv, space)
     with space.scratch((1 << 20,)) as (all_of_it,):
         all_of_it.fill_(torch.nan)
-    assert torch.equal(attend(layout, queries, kv, space), before)
+    assert torch.equal(attend(inputs, queries, kv, space), before)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runtime.models.default import default_model
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from tests.runtime.models.worlds import Driver, generate, open_paged
 
 NEW = 12
@@ -27,7 +27,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return default_model(tmp_path_factory.mktemp("cache"))
 
 
-def in_company(model: PagedModel, seed: int) -> list[tuple[list[int], torch.Tensor]]:
+def in_company(model: ModelRunner, seed: int) -> list[tuple[list[int], torch.Tensor]]:
     """Prompts and logits of requests that ran in random batches and chunks."""
     rng = random.Random(seed)
     driver = Driver(model, seed)
@@ -41,7 +41,7 @@ def in_company(model: PagedModel, seed: int) -> list[tuple[list[int], torch.Tens
     return [(prompt, torch.stack(course.logits)) for prompt, course in zip(prompts, courses, strict=True)]
 
 
-def alone(model: PagedModel, prompt: list[int]) -> torch.Tensor:
+def alone(model: ModelRunner, prompt: list[int]) -> torch.Tensor:
     driver = Driver(model)
     course = generate(driver, prompt, NEW)
     driver.end(course)

@@ -1,16 +1,21 @@
 """Draws belong to (seed, position); greedy, temperature and top-p mean what they say."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
 
-from runtime.core.work import Sampling
-from runtime.models.sampler import margins, sample, uniform
+from runtime.core.work import Sampled, Sampling
+from runtime.models.sampler import choose, describe, margins, uniform
 
 
 def logits(rows: int, words: int = 40) -> torch.Tensor:
     return torch.randn((rows, words), generator=torch.Generator().manual_seed(9))
+
+
+def sample(lines: torch.Tensor, samplings: Sequence[Sampling], positions: Sequence[int]) -> list[Sampled]:
+    return describe(choose(lines, samplings, positions), lines, samplings)
 
 
 def test_a_draw_does_not_depend_on_the_batch_or_its_order() -> None:

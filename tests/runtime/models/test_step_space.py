@@ -20,7 +20,7 @@ from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from runtime.models.step_space import StepSpace, alone
 from tests.runtime.fakes import SetClock
 from tests.runtime.models.worlds import Driver, generate
@@ -162,7 +162,7 @@ def test_tokens_do_not_depend_on_what_the_pools_hold(exact: bool):
     weights = load_weights(directory, config)
     answers = []
     for space in (alone(config), Bench(config, 8 * MIB).space):
-        model = PagedModel(Decoder(config, weights, exact_mode=exact, space=space), PagedKv(config, 16, 16))
+        model = ModelRunner(Decoder(config, weights, exact_mode=exact, space=space), PagedKv(config, 16, 16))
         driver = Driver(model)
         courses = [generate(driver, [5, 6, 7] * 9, 12, chunk=10), generate(driver, [9] * 20, 5)]
         answers.append([course.tokens for course in courses])
@@ -174,7 +174,7 @@ def test_a_decode_step_after_the_first_needs_no_new_segment():
     directory = default_model()
     config = read_config(directory)
     bench = Bench(config, step_bytes(config, 64, 16))
-    model = PagedModel(Decoder(config, load_weights(directory, config), space=bench.space), PagedKv(config, 16, 16))
+    model = ModelRunner(Decoder(config, load_weights(directory, config), space=bench.space), PagedKv(config, 16, 16))
     driver = Driver(model)
     course = driver.start("a", [1, 2, 3])
     driver.run([(course, 3)])

@@ -5,7 +5,7 @@ from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 from runtime.models.warm import warm_up
 
 
@@ -13,7 +13,7 @@ def test_warm_up_writes_nothing_but_the_dummy_block():
     directory = default_model()
     config = read_config(directory)
     kv = PagedKv(config, 4, 16)
-    warm_up(PagedModel(Decoder(config, load_weights(directory, config)), kv), kv.dummy_block, 16)
+    warm_up(ModelRunner(Decoder(config, load_weights(directory, config)), kv), kv.dummy_block, 16)
     for tensor in (*kv.keys, *kv.values):
         assert torch.count_nonzero(tensor[: kv.dummy_block]) == 0
         assert torch.count_nonzero(tensor[kv.dummy_block]) > 0

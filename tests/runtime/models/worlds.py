@@ -14,7 +14,7 @@ from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
-from runtime.models.paged import PagedModel
+from runtime.models.runner import ModelRunner
 
 SIZES: dict[str, Any] = {
     "vocab_size": 211,
@@ -43,10 +43,10 @@ def random_model(architecture: str, seed: int = 0, **sizes: Any) -> Any:
     return model
 
 
-def open_paged(directory: Path, *, blocks: int = 64, block_tokens: int = 16, exact: bool = False) -> PagedModel:
+def open_paged(directory: Path, *, blocks: int = 64, block_tokens: int = 16, exact: bool = False) -> ModelRunner:
     config = read_config(directory)
     decoder = Decoder(config, load_weights(directory, config), exact_mode=exact)
-    return PagedModel(decoder, PagedKv(config, blocks, block_tokens))
+    return ModelRunner(decoder, PagedKv(config, blocks, block_tokens))
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Course:
 class Driver:
     """Hands out shuffled blocks and builds `Work` as the engine does."""
 
-    def __init__(self, model: PagedModel, seed: int = 0) -> None:
+    def __init__(self, model: ModelRunner, seed: int = 0) -> None:
         self.model = model
         self.free = list(range(model.kv.blocks))
         random.Random(seed).shuffle(self.free)

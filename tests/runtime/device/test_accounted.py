@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import invariant, rule
 
+from runtime.contract.step import ModelShape
 from runtime.core.work import Sampled, Work
+from runtime.device.accounted import AccountedModel, Ration
 from runtime.device.holdings import device_rows
-from runtime.device.rationed import Ration, Rationed
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.span import PoolKind
 from runtime.memory.spans.upstream import Reserve
@@ -19,6 +20,7 @@ from tests.runtime.models.test_attention import decode_work
 from tests.steps import CountedMachine, machine_settings
 
 LAYERS = Ration().layers
+SHAPE = ModelShape(block_tokens=4, tokens_max=64, samples_max=16)
 
 
 class Echo:
@@ -42,7 +44,7 @@ class World:
     def __init__(self, room: int = 64 * MIB) -> None:
         self.bench = Bench()
         self.echo = Echo()
-        self.model = Rationed(self.echo, self.bench.env, Reserve(room), 64, 16)
+        self.model = AccountedModel(self.echo, self.bench.env, Reserve(room), SHAPE)
 
     @property
     def owners(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""One launch laid out for the decoder: plain `Work` in, index tensors and masks out, computed once and not per layer.
+"""Prepare a step: plain `Work` in, the index tensors and masks of the decoder out, made once and not per layer.
 
     decode rows (one new token)     all together: one padded block table, one mask
     chunks (several new tokens)     one by one: a chunk that starts its sequence needs no gather and no mask
@@ -6,7 +6,7 @@
 A batch of decode rows only is the fast path: its queries are the flat tokens as they are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ TILE = 64
 """Tokens in one KV tile of exact mode."""
 PAD = 16
 """Exact mode pads the number of tokens in every matrix product to a multiple of this."""
+_NO_PAGES = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class DecodeRows:
     at: Tensor | None
     """Their places in the flat tokens; None when the batch holds nothing else."""
     pages: Tensor
-    """Of all rows (PagedKv.pages), short block tables filled up with the dummy block."""
+    """[rows * kv_heads * blocks a row]: the block tables (PagedKv.pages), short ones filled up with the dummy block."""
     run: Pages | None
     """Set where the rows' pages lie close together (by_page)."""
     rows: int
@@ -37,6 +38,19 @@ class DecodeRows:
     """Tokens gathered a row: blocks a row times block_tokens."""
     mask: Tensor
     """[rows, 1, 1, length]: 0 where a row may look, -inf where not."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them, in the order of the contract `decode_graph`."""
+        mixed = () if self.at is None else (self.at,)
+        return (self.pages, self.mask, *mixed, *(() if self.run is None else self.run.tensors))
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> "DecodeRows":
+        """The same rows with other tensors, in the order of `tensors`."""
+        pages, mask, *more = tensors
+        at = None if self.at is None else more.pop(0)
+        run = None if self.run is None else replace(self.run, owner=more[0], order=more[1], place=more[2])
+        return replace(self, at=at, pages=pages, mask=mask, run=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,47 +60,49 @@ class Chunk:
     first: int
     last: int
     pages: Tensor
+    """[kv_heads * blocks of the row]; [0] where nothing is read from pages."""
     length: int
     mask: Tensor | None
     """[tokens, length]; None for the first chunk of a sequence, which is plainly causal over itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StepInputs:
     """What a decoder reads of one launch."""
 
     tokens: Tensor
+    """[tokens]: ids, and so are `positions`."""
     positions: Tensor
     count: int
     """Real tokens; `tokens` and `positions` may be padded past them."""
-    places: Tensor
-    """Where the real tokens' KV goes (PagedKv.places)."""
+    slots: Tensor
+    """[count * kv_heads]: where the real tokens' KV goes (PagedKv.places)."""
     decode: DecodeRows | None
     chunks: tuple[Chunk, ...]
-    picked: Tensor
-    """Flat place of the last token of each row that is sampled, padded like `tokens`."""
-    picked_rows: tuple[int, ...]
-    """The rows behind `picked`."""
+    last_tokens: Tensor
+    """[samples]: flat place of the last token of each row that is sampled, padded like `tokens`."""
+    sampled_rows: tuple[int, ...]
+    """The rows behind `last_tokens`."""
 
 
-def lay_out(work: Work, kv: PagedKv, exact: bool = False) -> Layout:
-    """Arrange `work`; in exact mode everything is padded to sizes that do not depend on the company in the batch."""
+def prepare(work: Work, kv: PagedKv, exact: bool = False) -> StepInputs:
+    """The inputs of `work`; in exact mode all is padded to sizes that do not depend on the company in the batch."""
     lengths = np.diff(work.row_starts)
     single = lengths == 1
     chunks = tuple(_chunk(work, row, kv, exact) for row in np.flatnonzero(~single & (lengths > 0)).tolist())
     rows = np.flatnonzero(single)
     decode = _decode_rows(work, rows, kv, exact, alone=not chunks) if len(rows) else None
-    picked_rows = tuple(row for row, sampling in enumerate(work.sampling) if sampling is not None)
-    picked = work.row_starts[1:][list(picked_rows)] - 1
-    return Layout(
+    sampled_rows = tuple(row for row, sampling in enumerate(work.sampling) if sampling is not None)
+    last_tokens = work.row_starts[1:][list(sampled_rows)] - 1
+    return StepInputs(
         tokens=torch.from_numpy(_padded(work.token_ids, exact)),
         positions=torch.from_numpy(_padded(work.positions, exact)),
         count=work.tokens,
-        places=kv.places(work.slots),
+        slots=kv.places(work.slots),
         decode=decode,
         chunks=chunks,
-        picked=torch.from_numpy(_padded(picked, exact)),
-        picked_rows=picked_rows,
+        last_tokens=torch.from_numpy(_padded(last_tokens, exact)),
+        sampled_rows=sampled_rows,
     )
 
 
@@ -112,10 +128,10 @@ def _chunk(work: Work, row: int, kv: PagedKv, exact: bool) -> Chunk:
     begin = context - (last - first)
     width = _blocks_for(context, kv.block_tokens, exact)
     length = width * kv.block_tokens
-    mask = None
-    if begin or exact:
-        seen = np.arange(length)[None, :] <= np.arange(begin, context)[:, None]
-        mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
+    if not begin and not exact:
+        return Chunk(first, last, _NO_PAGES, length, None)
+    seen = np.arange(length)[None, :] <= np.arange(begin, context)[:, None]
+    mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
     return Chunk(first, last, kv.pages(np.array([_table(work, row, width, kv)])), length, mask)
 
 
