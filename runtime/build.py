@@ -47,7 +47,7 @@ from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
 from runtime.points import catalogue
-from runtime.server.ports import Memory, Witness
+from runtime.server.ports import EventSink, Memory
 from runtime.status import Status
 
 KV_SHARE = 0.5
@@ -56,7 +56,7 @@ FREE_BYTES_MIN = 64 * MIB
 """Below it, segments that hold nothing are given back to the system."""
 
 
-def build_served(engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec] = ()) -> "Runtime":
+def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec] = ()) -> "Runtime":
     """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it.
 
     `armed` are faults that shall be there before the weights are read.
@@ -114,7 +114,7 @@ def _poison(knobs: Knobs, segments: TorchSegments) -> Callable[[str], Filler] | 
     return segments.filler if knobs.poison else None
 
 
-def _env(knobs: Knobs, mailbox: Mailbox, witness: Witness) -> Env:
+def _env(knobs: Knobs, mailbox: Mailbox, witness: EventSink) -> Env:
     clock = WallClock()
     faults: Faults | NullFaults = NullFaults()
     if knobs.faults:
@@ -131,7 +131,7 @@ class WallClock:
 
 
 class Runtime:
-    """An engine on a thread of its own; what the server needs of it is `runtime.server.ports.Served`."""
+    """An engine on a thread of its own; what the server needs of it is `runtime.server.ports.RuntimeHandle`."""
 
     def __init__(
         self,

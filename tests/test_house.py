@@ -12,7 +12,7 @@ PRODUCT = [path for path in SOURCES if path.relative_to(ROOT).parts[0] not in ("
 
 LINES_MAX = 300
 """A ratchet: what is longer today may not grow, and nothing new may join it."""
-LONGER: dict[str, int] = {"runtime/engine.py": 315, "harness/virtual/server.py": 340}
+LONGER: dict[str, int] = {"runtime/engine.py": 315}
 
 BANNED = {
     r"import pickle|pickle\.": "nothing is unpickled: use JSON or safetensors",

@@ -10,9 +10,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from harness.load.cancel import parse_cancel
+from harness.load.malformed import malformed_body
 from harness.plan.canary import CanaryConfig
 from harness.virtual.client import Asked
 from runtime.device.keyed import prompt_tokens
+from runtime.server.request import GenerationParams
+from runtime.server.schema import CompletionRequest, read
 from scenarios.arrivals import Arrival, PlannedRequest, arrivals, seed_of
 from scenarios.load import Load
 
@@ -68,6 +71,28 @@ def canary_asked(canary: CanaryConfig, seed: int, number: int) -> Asked:
         cancel=None,
         cancel_at=None,
         logprobs=canary.logprobs,
+    )
+
+
+def params_of(asked: Asked) -> GenerationParams:
+    """The request as an endpoint reads it; greedy, so its seed says nothing. Raises InvalidRequest."""
+    prompt, most, stream = asked.prompt, asked.output_tokens, asked.stream
+    if asked.kind == "malformed":
+        sent = read(CompletionRequest, malformed_body(asked.plan_row, "", "completions")[1])
+        prompt, most, stream = tuple(str(sent.prompt).encode()), sent.max_tokens or 1, sent.stream
+    return GenerationParams(
+        prompt=prompt,
+        param="prompt",
+        max_tokens=most,
+        temperature=0.0,
+        top_p=1.0,
+        seed=0,
+        logprobs=asked.logprobs,
+        stops=(),
+        stop_tokens=frozenset(),
+        stream=stream,
+        include_usage=stream,
+        token_ids=False,
     )
 
 

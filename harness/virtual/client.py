@@ -1,4 +1,4 @@
-"""What one client of a virtual server sees of its request, and when it goes away. No wire: things arrive at once.
+"""What one client of a virtual server sees of its request, and when it goes away. Events arrive at once.
 
 sent --- head --- first --- ... last --- end
   |        |         |
@@ -12,6 +12,18 @@ from dataclasses import dataclass
 from harness.load.cancel import CancelAt
 from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
 from runtime.core.work import Sampled
+from runtime.server.events import (
+    Counts,
+    Cut,
+    Done,
+    Event,
+    Finished,
+    Head,
+    InBandError,
+    Refusal,
+    Tokens,
+    Whole,
+)
 
 Gap = Callable[[int], None]
 
@@ -86,15 +98,45 @@ class Client:
         self.gap_max: int | None = None
         self._gap = gap
 
+    def take(self, now_ns: int, event: Event) -> bool:
+        """One event of the server. True: the client hangs up after it, as planned."""
+        match event:
+            case Tokens(_, sampled):
+                return self._chunk(now_ns, sampled)
+            case Head():
+                return self.head(now_ns)
+            case Finished(reason):
+                self.finish = reason
+            case Counts(ended):
+                self.prompt_tokens = ended.tokens_in
+            case Done():
+                self.over(now_ns, ClientEnd.DONE)
+            case Whole(_, sampled, reason, ended):
+                # Its first and last token were not seen.
+                self._keep(sampled)
+                self.head_ns, self.http, self.chunks = now_ns, 200, int(bool(self.tokens))
+                self.finish, self.prompt_tokens = reason, ended.tokens_in
+                self.over(now_ns, ClientEnd.DONE)
+            case Refusal(problem):
+                self.head_ns, self.http, self.retry_after_s = now_ns, problem.http, problem.retry_after_s
+                self.over(now_ns, ClientEnd.DONE, error=f"{problem.code}: {problem.message}")
+            case InBandError(problem):
+                error = problem.body["error"]
+                words = tuple(str(word) for key in ("code", "type") if (word := error[key]))
+                self.over(now_ns, ClientEnd.DONE, words, f"{problem.code}: {problem.message}")
+            case Cut():
+                self.over(now_ns, ClientEnd.CUT, error="ChunkedEncodingError")
+        return False
+
     def head(self, now_ns: int) -> bool:
         """The head of a stream. True: the client hangs up here, as planned."""
         self.head_ns, self.http = now_ns, 200
         cancel = self.asked.cancel
         return cancel is not None and cancel.after_head()
 
-    def chunk(self, now_ns: int, sampled: Sequence[Sampled]) -> bool:
+    def _chunk(self, now_ns: int, sampled: Sequence[Sampled]) -> bool:
         """One event with text. True: the client hangs up after it, as planned."""
-        self.take(sampled)
+        self._keep(sampled)
         self.chunks += 1
         if self.last_ns is None:
             self.first_ns = now_ns
@@ -129,7 +171,7 @@ class Client:
             self.gap_max = longest_ns
         return gap_ns
 
-    def take(self, sampled: Sequence[Sampled]) -> None:
+    def _keep(self, sampled: Sequence[Sampled]) -> None:
         """Tokens of the answer."""
         if len(sampled) == 1:
             self.tokens.append(sampled[0].token)
@@ -137,22 +179,6 @@ class Client:
             self.tokens += [each.token for each in sampled]
         if self.asked.logprobs is not None:
             self.logprobs += [each.logprob for each in sampled]
-
-    def whole(self, now_ns: int, finish: str | None) -> None:
-        """The answer came in one piece, of what was taken: its first and last token were not seen."""
-        self.head_ns, self.http, self.chunks = now_ns, 200, int(bool(self.tokens))
-        self.done(now_ns, finish)
-
-    def done(self, now_ns: int, finish: str | None) -> None:
-        """[DONE], with the usage that the server counted."""
-        self.finish = finish
-        self.prompt_tokens = len(self.asked.prompt)
-        self.over(now_ns, ClientEnd.DONE)
-
-    def refused(self, now_ns: int, http: int, error: str, retry_after_s: float | None) -> None:
-        """A status that is not 200, before anything was streamed."""
-        self.head_ns, self.http, self.error, self.retry_after_s = now_ns, http, error, retry_after_s
-        self.over(now_ns, ClientEnd.DONE)
 
     def over(self, now_ns: int, end: ClientEnd, words: tuple[str, ...] = (), error: str | None = None) -> None:
         """The one end; a second one is our own mistake."""

@@ -57,10 +57,9 @@ class Rows:
             self.put("mark", (name, t_ns, n))
 
     def events(self, events: Sequence[Event]) -> None:
-        """What the engine tells, in the words that the live server gives it."""
+        """What the engine tells."""
         for event in events:
-            detail = event.detail if not event.value else f"{event.value}: {event.detail}"
-            self.put("event", (event.t_ns, "server", event.kind, None, detail))
+            self.put("event", (event.t_ns, "server", event.kind, *event.columns))
 
     def audit(self, rows: Sequence[AuditRow]) -> None:
         """Every row of one audit."""

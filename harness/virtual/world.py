@@ -39,9 +39,8 @@ from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.upstream import Reserve
 from runtime.points import catalogue
+from runtime.server.config import server_config
 
-REQUEST_TIMEOUT_S = 600.0
-"""The live server's default deadline (runtime.server.config)."""
 SAMPLE_NS = 1_000_000_000
 HOST_BYTES = 1 << 30
 DEVICE_BYTES = 1 << 30
@@ -72,7 +71,7 @@ class World:
         self.key = scenario.seed
         self._stirred = True
         self._alarm_ns: int | None = None
-        mailbox = Mailbox(knobs.waiting_max)
+        mailbox = Mailbox(knobs.waiting_max, self.wake)
         self._env = env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
         pool = PagedPool(
             env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
@@ -92,10 +91,10 @@ class World:
         self._rationed = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
         device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
         _, swap = host_memory(env, pool, host, mover.block_bytes, knobs.swap_blocks, device.copy, host.move)
-        timeout_s = float(tables["server"].get("request_timeout_s", REQUEST_TIMEOUT_S))
+        config = server_config(tables["server"])
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
-            env, self.time, mailbox, rows, context_tokens, timeout_s, self.wake, lambda client: self.crowd.over(client)
+            env, self.time, mailbox, rows, context_tokens, config, lambda client: self.crowd.over(client)
         )
         self.crowd = Crowd(
             self.time,
@@ -171,9 +170,9 @@ class World:
 
     def close(self) -> None:
         """Cut who is left, and write what has gathered."""
-        for exchange in list(self.server.open.values()):
-            if exchange.client.outcome is None:
-                self.server.hang_up(exchange.client, ClientEnd.STOPPED)
+        for session in list(self.server.admission.open.values()):
+            if session.peer.client.outcome is None:
+                self.server.hang_up(session.peer.client, ClientEnd.STOPPED)
         self.run_for(0)
         self.server.marked(self.time.now_ns(), all_of_them=True)
         self.rows.turn_gaps(self.time.now_ns(), cut=True)
@@ -191,6 +190,7 @@ class World:
 
     def _sample(self) -> None:
         self.leap.look()
+        self.server.admission.end_silent()
         self.server.marked(self.time.now_ns(), all_of_them=True)
         status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()
         kv = status.kv

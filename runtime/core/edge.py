@@ -116,10 +116,14 @@ class Sink(Protocol):
 
 
 class Mailbox:
-    """One inbox for everything that may wake the engine. Submits are bounded; the rest always fits."""
+    """One inbox for everything that may wake the engine. Submits are bounded; the rest always fits.
 
-    def __init__(self, submits_max: int) -> None:
+    `on_mail` is called for each mail and wake-up, by who brings it: an engine that waits on no condition learns so.
+    """
+
+    def __init__(self, submits_max: int, on_mail: Callable[[], None] = lambda: None) -> None:
         self._submits_max = submits_max
+        self._on_mail = on_mail
         self._mail: deque[Mail] = deque()
         self._submits = 0
         self._stirred = False
@@ -165,3 +169,4 @@ class Mailbox:
     def _stir(self) -> None:
         self._stirred = True
         self._condition.notify()
+        self._on_mail()

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from faults import Faults, NullFaults
@@ -21,6 +22,11 @@ class Marks:
         self.total[name] += n
         self._fresh[name] += n
 
+    @property
+    def fresh(self) -> Set[str]:
+        """Names of what was counted since the last take."""
+        return self._fresh.keys()
+
     def take(self) -> dict[str, int]:
         """What was counted since the last take, in order of first hit."""
         fresh, self._fresh = self._fresh, Counter()
@@ -35,6 +41,14 @@ class Event:
     kind: str
     value: str
     detail: str
+
+    @property
+    def columns(self) -> tuple[float | None, str]:
+        """Value and detail of its row of table event: a value that is no number goes in front of the detail."""
+        try:
+            return float(self.value), self.detail
+        except ValueError:
+            return None, f"{self.value}: {self.detail}" if self.value else self.detail
 
 
 class Events:

@@ -21,10 +21,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from faults import FaultSpec, SpecError, UnknownName
 from runtime.core.edge import Call
 from runtime.memory.spans.usage import Usage, print_stats
-from runtime.server.app import ERRORS, read_body
-from runtime.server.door import Door, Turned
+from runtime.server.admission import Admission, Rejected
+from runtime.server.connection import Connection
 from runtime.server.errors import problem
-from runtime.server.outcomes import Outcomes
+from runtime.server.journal import Journal
+from runtime.server.ports import RuntimeHandle
+from runtime.server.responses import ERRORS, error_response, read_body
 
 T = TypeVar("T")
 _SCOPES = ("live", "quiesce", "drain")
@@ -32,9 +34,17 @@ _ENGINE_WAIT_S = 10.0
 _BODY_BYTES_MAX = 256 * 1024
 
 
-def make_admin(door: Door, outcomes: Outcomes, token: str, flush: Callable[[], None]) -> ASGIApp:
-    """`flush` writes marks and events down, so that an audit's reader finds everything that happened before it."""
-    admin = Admin(door, outcomes, flush)
+def make_admin(
+    runtime: RuntimeHandle,
+    admission: Admission[Connection],
+    empty: asyncio.Event,
+    journal: Journal,
+    token: str,
+    flush: Callable[[], None],
+) -> ASGIApp:
+    """The application. `empty` is set while nobody is inside; `flush` writes marks and events down, so that an audit's
+    reader finds everything that happened before it."""
+    admin = Admin(runtime, admission, empty, journal, flush)
     routes = [
         Route("/admin/faults", admin.arm, methods=["POST"]),
         Route("/admin/faults", admin.faults, methods=["GET"]),
@@ -61,13 +71,13 @@ class Gate:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
         if host not in ("127.0.0.1", "localhost", "[::1]"):
-            await problem(403, "the admin port answers to loopback names only", "wrong_host").response()(
+            await error_response(problem(403, "the admin port answers to loopback names only", "wrong_host"))(
                 scope, receive, send
             )
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
-            await problem(401, "send Authorization: Bearer <admin token>", "wrong_token").response()(
+            await error_response(problem(401, "send Authorization: Bearer <admin token>", "wrong_token"))(
                 scope, receive, send
             )
             return
@@ -77,10 +87,18 @@ class Gate:
 class Admin:
     """The endpoints."""
 
-    def __init__(self, door: Door, outcomes: Outcomes, flush: Callable[[], None]) -> None:
-        self._door = door
-        self._served = door.served
-        self._outcomes = outcomes
+    def __init__(
+        self,
+        runtime: RuntimeHandle,
+        admission: Admission[Connection],
+        empty: asyncio.Event,
+        journal: Journal,
+        flush: Callable[[], None],
+    ) -> None:
+        self._runtime = runtime
+        self._admission = admission
+        self._empty = empty
+        self._journal = journal
         self._flush = flush
 
     async def arm(self, request: Request) -> Response:
@@ -88,57 +106,56 @@ class Admin:
         try:
             raw = json.loads(await read_body(request, _BODY_BYTES_MAX))
             specs = [FaultSpec.from_json(each) for each in (raw if isinstance(raw, list) else [raw])]
-            self._served.env.faults.arm(specs)
-        except Turned as turned:
-            return turned.problem.response()
+            self._runtime.env.faults.arm(specs)
+        except Rejected as rejected:
+            return error_response(rejected.problem)
         except SpecError as error:
-            return problem(400, str(error), "bad_fault").response()
+            return error_response(problem(400, str(error), "bad_fault"))
         except ValueError as error:
-            return problem(400, f"the body is not JSON: {error}", "invalid_json").response()
+            return error_response(problem(400, f"the body is not JSON: {error}", "invalid_json"))
         return JSONResponse({"armed": [{"id": spec.id, "n": spec.n} for spec in specs]})
 
     async def faults(self, _: Request) -> Response:
         """All that were armed, as they stand."""
-        return JSONResponse({"faults": [state.to_json() for state in self._served.env.faults.states()]})
+        return JSONResponse({"faults": [state.to_json() for state in self._runtime.env.faults.states()]})
 
     async def heal(self, request: Request) -> Response:
         """End one fault, all its occurrences or the `n`-th."""
         n = request.query_params.get("n")
         if n is not None and not n.isdecimal():
-            return problem(400, f'n "{n}" is no occurrence; give 0, 1, ...', "invalid_value", "n").response()
+            return error_response(problem(400, f'n "{n}" is no occurrence; give 0, 1, ...', "invalid_value", "n"))
         try:
-            ended = self._served.env.faults.heal(request.path_params["fault"], "harness", int(n) if n else None)
+            ended = self._runtime.env.faults.heal(request.path_params["fault"], "harness", int(n) if n else None)
         except UnknownName as error:
-            return problem(404, str(error), "unknown_fault").response()
+            return error_response(problem(404, str(error), "unknown_fault"))
         return JSONResponse({"healed": ended})
 
     async def heal_all(self, _: Request) -> Response:
         """End every fault."""
-        return JSONResponse({"healed": self._served.env.faults.heal_all("harness")})
+        return JSONResponse({"healed": self._runtime.env.faults.heal_all("harness")})
 
     async def heartbeat(self, _: Request) -> Response:
         """Whoever armed is still alive."""
-        self._served.env.faults.beat()
-        return JSONResponse({"t_ns": self._served.env.clock.now_ns()})
+        self._runtime.env.faults.beat()
+        return JSONResponse({"t_ns": self._runtime.env.clock.now_ns()})
 
     async def audit(self, request: Request) -> Response:
         """Who holds what, as the engine and the server know it. `scope`: live, quiesce or drain."""
         scope = request.query_params.get("scope", "live")
         if scope not in _SCOPES:
-            return problem(
-                400, f'scope "{scope}" is unknown; give one of {", ".join(_SCOPES)}', "invalid_value", "scope"
-            ).response()
+            text = f'scope "{scope}" is unknown; give one of {", ".join(_SCOPES)}'
+            return error_response(problem(400, text, "invalid_value", "scope"))
         try:
-            found = await self._on_engine(lambda: self._served.audit(scope), _ENGINE_WAIT_S)
+            found = await self._on_engine(lambda: self._runtime.audit(scope), _ENGINE_WAIT_S)
         except TimeoutError:
             return _busy()
         rows = [asdict(row) for row in found]
         for row in rows:
-            row["owner"] = self._outcomes.name(row["owner"])
-        t_ns = rows[0]["t_ns"] if rows else self._served.env.clock.now_ns()
+            row["owner"] = self._journal.name(row["owner"])
+        t_ns = rows[0]["t_ns"] if rows else self._runtime.env.clock.now_ns()
         rows.append(self._own_row(t_ns, scope))
         self._flush()
-        self._outcomes.audit(rows)
+        self._journal.audit(rows)
         return JSONResponse({"t_ns": t_ns, "rows": rows})
 
     async def drain(self, request: Request) -> Response:
@@ -146,29 +163,29 @@ class Admin:
         try:
             timeout_s = float(request.query_params.get("timeout_s", "0"))
         except ValueError:
-            return problem(400, "timeout_s must be a number of seconds", "invalid_value", "timeout_s").response()
-        self._door.closed = problem(503, "the server is draining", "draining")
-        self._served.mailbox.post(Call(self._served.drain))
+            return error_response(problem(400, "timeout_s must be a number of seconds", "invalid_value", "timeout_s"))
+        self._admission.closed = problem(503, "the server is draining", "draining")
+        self._runtime.mailbox.post(Call(self._runtime.drain))
         try:
             async with asyncio.timeout(timeout_s):
-                await self._door.empty.wait()
+                await self._empty.wait()
         except TimeoutError:
             pass  # the answer says who is still inside
         self._flush()
-        open_now = len(self._door.open)
-        return JSONResponse({"t_ns": self._served.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})
+        open_now = len(self._admission.open)
+        return JSONResponse({"t_ns": self._runtime.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})
 
     async def info(self, _: Request) -> Response:
         """What is on trial."""
-        return JSONResponse({"pid": os.getpid(), "model": self._served.model, **self._served.info})
+        return JSONResponse({"pid": os.getpid(), "model": self._runtime.model, **self._runtime.info})
 
     async def memory(self, _: Request) -> Response:
         """Every pool's figures now, as numbers and as a table for people; and what is held outside of them."""
         try:
-            usages = await self._on_engine(self._served.measure_memory, _ENGINE_WAIT_S)
+            usages = await self._on_engine(self._runtime.measure_memory, _ENGINE_WAIT_S)
         except TimeoutError:
             return _busy()
-        memory = self._served.memory
+        memory = self._runtime.memory
         return JSONResponse(
             {
                 "pools": [_figures(usage) for usage in usages],
@@ -185,10 +202,10 @@ class Admin:
             "name": "server.exchanges",
             "kind": "live",
             "owner": "",
-            "value": len(self._door.open),
+            "value": len(self._admission.open),
             "expected": None if scope == "live" else 0,
             "unit": "requests",
-            "history": " ".join(exchange.caller.request for exchange in list(self._door.open.values())[:8]),
+            "history": " ".join(session.caller.request for session in list(self._admission.open.values())[:8]),
         }
 
     async def _on_engine(self, do: Callable[[], T], wait_s: float) -> T:
@@ -213,7 +230,7 @@ class Admin:
                 error = raised
             loop.call_soon_threadsafe(hand_back, value, error)
 
-        self._served.mailbox.post(Call(call))
+        self._runtime.mailbox.post(Call(call))
         async with asyncio.timeout(wait_s):
             return await answer
 
@@ -225,4 +242,4 @@ def _figures(usage: Usage) -> dict[str, object]:
 
 def _busy() -> Response:
     text = f"the engine did not come round to it in {_ENGINE_WAIT_S:g} s; heal what hangs it and ask again"
-    return problem(504, text, "engine_busy").response()
+    return error_response(problem(504, text, "engine_busy"))

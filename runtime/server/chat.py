@@ -7,14 +7,14 @@ from runtime.core.errors import InvalidRequest
 from runtime.core.naming import token_name
 from runtime.core.work import Sampled
 from runtime.server.completions import generation
-from runtime.server.door import Ask
 from runtime.server.ports import Tokenizer
-from runtime.server.reply import Json
+from runtime.server.request import GenerationParams
+from runtime.server.response_writer import Json
 from runtime.server.schema import ChatRequest
 
 
-def ask(request: ChatRequest, tokenizer: Tokenizer) -> Ask:
-    """The request in the door's terms. Errors: InvalidRequest."""
+def params(request: ChatRequest, tokenizer: Tokenizer) -> GenerationParams:
+    """Read the request's parameters. Raises InvalidRequest."""
     if request.max_tokens is not None and request.max_completion_tokens is not None:
         raise InvalidRequest("give max_tokens or max_completion_tokens, not both", "max_tokens")
     if request.top_logprobs is not None and not request.logprobs:
@@ -26,20 +26,21 @@ def ask(request: ChatRequest, tokenizer: Tokenizer) -> Ask:
         param="messages",
         max_tokens=request.max_completion_tokens or request.max_tokens,
         logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        role_first=True,
     )
 
 
 class ChatRendering:
     """`chat.completion`, and `chat.completion.chunk` with deltas."""
 
-    def __init__(self, answer_id: str, created: int, model: str, asked: Ask, tokenizer: Tokenizer) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, asked: GenerationParams, tokenizer: Tokenizer) -> None:
         self._base = {"id": f"chatcmpl-{answer_id}", "created": created, "model": model}
         self._asked = asked
         self._tokenizer = tokenizer
 
-    def opening(self) -> list[Json]:
+    def opening(self) -> Json:
         """The role comes first, in a chunk of its own."""
-        return [self._chunk({"role": "assistant", "content": ""}, (), None)]
+        return self._chunk({"role": "assistant", "content": ""}, (), None)
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
         """Some text."""

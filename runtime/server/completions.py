@@ -6,16 +6,16 @@ from typing import Any
 from runtime.core.errors import InvalidRequest
 from runtime.core.naming import token_name
 from runtime.core.work import Sampled
-from runtime.server.door import Ask
 from runtime.server.ports import Tokenizer
-from runtime.server.reply import Json
+from runtime.server.request import GenerationParams
+from runtime.server.response_writer import Json
 from runtime.server.schema import CompletionRequest, Generation
 
 _MAX_TOKENS = 16  # OpenAI's default
 
 
-def ask(request: CompletionRequest, tokenizer: Tokenizer) -> Ask:
-    """The request in the door's terms. Errors: InvalidRequest."""
+def params(request: CompletionRequest, tokenizer: Tokenizer) -> GenerationParams:
+    """Read the request's parameters. Raises InvalidRequest."""
     return generation(
         request,
         tokenizer,
@@ -33,11 +33,12 @@ def generation(
     param: str,
     max_tokens: int | None,
     logprobs: int | None,
-) -> Ask:
+    role_first: bool = False,
+) -> GenerationParams:
     """What both endpoints share."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     stop_tokens = frozenset() if request.ignore_eos else tokenizer.stop_tokens
-    return Ask(
+    return GenerationParams(
         prompt=prompt,
         param=param,
         max_tokens=max_tokens,
@@ -51,6 +52,7 @@ def generation(
         include_usage=request.stream_options is not None and request.stream_options.include_usage,
         token_ids=request.return_token_ids,
         priority=-request.priority,
+        role_first=role_first,
     )
 
 
@@ -64,21 +66,25 @@ def _prompt(prompt: str | list[int] | list[str] | list[list[int]], tokenizer: To
         prompt = prompt[0]
     if isinstance(prompt, str):
         return tokenizer.encode(prompt)
-    return [token for token in prompt if isinstance(token, int)]
+    tokens = [token for token in prompt if isinstance(token, int)]
+    if tokens and max(tokens) >= tokenizer.vocab_size:
+        text = f"token {max(tokens)} is not below {tokenizer.vocab_size}, the vocabulary's size"
+        raise InvalidRequest(text, "prompt")
+    return tokens
 
 
 class CompletionRendering:
     """`object: text_completion`, whole and in chunks of the same shape."""
 
-    def __init__(self, answer_id: str, created: int, model: str, asked: Ask, tokenizer: Tokenizer) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, asked: GenerationParams, tokenizer: Tokenizer) -> None:
         self._base = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": created, "model": model}
         self._asked = asked
         self._tokenizer = tokenizer
         self._offset = 0
 
-    def opening(self) -> list[Json]:
-        """None: the first chunk has text."""
-        return []
+    def opening(self) -> Json:
+        """An empty chunk; no request of this endpoint has `role_first`."""
+        return self.piece("", ())
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
         """Some text."""

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from starlette.responses import JSONResponse
-
 from faults.points import Severity
 from runtime.core.edge import End
 from runtime.core.errors import RuntimeFailure
@@ -39,13 +37,6 @@ class Problem:
         """The JSON that says it."""
         kind = TYPES.get(self.http, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
-
-    def response(self, headers: dict[str, str] | None = None) -> JSONResponse:
-        """A whole reply, with Retry-After where coming back makes sense."""
-        headers = dict(headers or {})
-        if self.retry_after_s is not None:
-            headers["Retry-After"] = str(self.retry_after_s)
-        return JSONResponse(self.body, self.http, headers)
 
 
 def problem(http: int, message: str, code: str, param: str | None = None) -> Problem:

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 
 from runtime.server.config import ConfigError, ServerConfig, read_config
 from runtime.server.flags import EXIT_USAGE, parser, server_flags
-from runtime.server.house import House
-from runtime.server.orphan import die_with_parent
-from runtime.server.outcomes import Outcomes, persisted
+from runtime.server.journal import Journal, persisted
+from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.ports import Build
+from runtime.server.process import ServerProcess
 from runtime.server.sockets import bind
 
 LOADING = ("weights.read", "device.mem_info")
@@ -32,11 +32,11 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
         with ExitStack() as held:
             # Ports first: that one is taken is learnt before a model is loaded.
             sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
-            outcomes = Outcomes(config.outcomes)
+            journal = Journal(config.outcomes)
             again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
             # These come before anything is loaded, all others once everything stands.
             early = [spec for spec in again if spec.do.point in LOADING]
-            served = (build or _runtime_build())(engine, outcomes, early)
+            runtime = (build or _runtime_build())(engine, journal, early)
             held.pop_all()
     except (ConfigError, ValueError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
@@ -44,10 +44,10 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
     late = [spec for spec in again if spec not in early]
 
     async def serve() -> int:
-        return await House(served, config, outcomes, args.parent).run(sock, admin_sock, _say, late)
+        return await ServerProcess(runtime, config, journal, args.parent).run(sock, admin_sock, _say, late)
 
     code = asyncio.run(serve())
-    outcomes.close()
+    journal.close()
     return code
 
 

@@ -7,8 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from faults.lifecycle import CAN_FIRE
-from runtime.server.ports import Memory, Served
-from runtime.server.stream import Exchange
+from runtime.server.connection import HttpSession
+from runtime.server.ports import Memory, RuntimeHandle
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
@@ -19,7 +19,7 @@ E2E_S = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 
 class Meter:
     """Counts what passes on the loop; the rest is read from the engine when somebody asks. Own registry."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RuntimeHandle) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(EngineFigures(served))
         self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, served.model)
@@ -33,19 +33,20 @@ class Meter:
         )
         self._model = served.model
 
-    def tokens(self, exchange: Exchange, n: int, now_ns: int) -> None:
+    def tokens(self, session: HttpSession, n: int, now_ns: int) -> None:
         """`n` tokens of one request have come."""
-        if exchange.first_ns is None:
-            exchange.first_ns = now_ns
-            self._ttft.observe((now_ns - exchange.caller.arrive_ns) / 1e9)
-        elif exchange.last_ns is not None:
-            self._itl.observe((now_ns - exchange.last_ns) / 1e9 / n)
-        exchange.last_ns = now_ns
+        peer = session.peer
+        if peer.first_ns is None:
+            peer.first_ns = now_ns
+            self._ttft.observe((now_ns - session.caller.arrive_ns) / 1e9)
+        elif peer.last_ns is not None:
+            self._itl.observe((now_ns - peer.last_ns) / 1e9 / n)
+        peer.last_ns = now_ns
 
-    def left(self, exchange: Exchange, outcome: str, finish: str | None, now_ns: int) -> None:
+    def left(self, session: HttpSession, outcome: str, finish: str | None, now_ns: int) -> None:
         """A request is over."""
         if outcome == "ok":
-            self._e2e.observe((now_ns - exchange.caller.arrive_ns) / 1e9)
+            self._e2e.observe((now_ns - session.caller.arrive_ns) / 1e9)
             self._done.labels(self._model, finish or "stop").inc()
         elif outcome == "cancelled":
             self._done.labels(self._model, "abort").inc()
@@ -61,7 +62,7 @@ class Meter:
 class EngineFigures(Collector):
     """Figures that somebody else keeps: the engine's status, marks and faults."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RuntimeHandle) -> None:
         self._served = served
 
     def describe(self) -> list[Metric]:

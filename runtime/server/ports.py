@@ -50,7 +50,7 @@ class Tokenizer(Protocol):
         ...
 
 
-class Served(Protocol):
+class RuntimeHandle(Protocol):
     """An engine that is ready to be started, with what the server must know about it.
 
     `audit`, `drain` and `measure_memory` belong to the engine's thread: the server posts them as a Call. The rest is
@@ -123,8 +123,8 @@ class Served(Protocol):
         ...
 
 
-class Witness(Protocol):
-    """Where the bus of faults reports; `outcomes.Outcomes` writes both down, and raises when it can't."""
+class EventSink(Protocol):
+    """Where the bus of faults reports; `journal.Journal` writes both down, and raises when it can't."""
 
     def fire(self, fire: Fire) -> None:
         """`on_fire` of the bus."""
@@ -138,7 +138,7 @@ class Witness(Protocol):
 class Build(Protocol):
     """Makes the engine from the `engine` table of the config; wires `witness` to the bus of faults."""
 
-    def __call__(self, engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec]) -> Served:
+    def __call__(self, engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
         """`armed` are faults that must be there while it is built.
 
         Errors: ValueError saying what in `engine` is wrong; the process then ends with code 4.

@@ -1,6 +1,7 @@
 """What a client may send. What would change the answer and is not served is refused by name, never ignored."""
 
 import difflib
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -114,8 +115,12 @@ class ChatRequest(Generation):
 Model = TypeVar("Model", bound=Generation)
 
 
-def read(model: type[Model], raw: object) -> Model:
-    """Check a JSON body. Errors: InvalidRequest that names the field."""
+def read(model: type[Model], body: bytes) -> Model:
+    """Check a body. Raises InvalidRequest, which names the field."""
+    try:
+        raw = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not JSON: {error}", None, "invalid_json") from error
     if not isinstance(raw, dict):
         raise InvalidRequest("the body must be one JSON object", None, "invalid_body")
     known = model.model_fields

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from runtime.server.flags import EXIT_USAGE
-from runtime.server.orphan import die_with_parent
-from runtime.server.outcomes import Outcomes
+from runtime.server.journal import Journal
+from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.sockets import bind, stop_listening
 
 EXIT_FATAL = 70
@@ -52,12 +52,12 @@ class Supervisor:
         self,
         command: Callable[[int], Sequence[str]],
         sockets: Sequence[socket.socket],
-        outcomes: Outcomes,
+        journal: Journal,
         policy: Policy,
     ) -> None:
         self._command = command
         self._sockets = sockets
-        self._outcomes = outcomes
+        self._journal = journal
         self._policy = policy
         self._parent_pid = os.getppid()
         self._signal: int | None = None
@@ -78,7 +78,7 @@ class Supervisor:
             in_a_row = 1 if lived_s >= self._policy.healthy_s else in_a_row + 1
             if in_a_row > self._policy.restarts_max:
                 text = f"{in_a_row} exits in a row, the last with code {code}; not started again"
-                self._outcomes.event(time.monotonic_ns(), "gave_up", code, text)
+                self._journal.event(time.monotonic_ns(), "gave_up", code, text)
                 return EXIT_FATAL
             self._pause(min(self._policy.pause_s * 2 ** (in_a_row - 1), self._policy.pause_s_max))
             if self._signal is not None:
@@ -95,7 +95,7 @@ class Supervisor:
             preexec_fn=lambda: die_with_parent(own_pid),
         )
         self._child = child
-        self._outcomes.event(time.monotonic_ns(), "start", restarts, f"pid {child.pid}")
+        self._journal.event(time.monotonic_ns(), "start", restarts, f"pid {child.pid}")
         try:
             code = self._stay(child)
         finally:
@@ -103,7 +103,7 @@ class Supervisor:
             self._kill_group(child)
         for sock in self._sockets:
             stop_listening(sock)
-        self._outcomes.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
+        self._journal.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
         return code
 
     def _stay(self, child: "subprocess.Popen[bytes]") -> int:
@@ -157,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sockets = [bind(config.host, config.port)]
         if config.admin:
             sockets.append(bind("127.0.0.1", config.admin_port))
-        outcomes = Outcomes(config.outcomes)
+        journal = Journal(config.outcomes)
     except (ConfigError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -168,4 +168,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command(restarts: int) -> list[str]:
         return [sys.executable, "-m", "runtime.server.main", *given, *fds, *own, "--restarts", str(restarts)]
 
-    return Supervisor(command, sockets, outcomes, Policy()).run()
+    return Supervisor(command, sockets, journal, Policy()).run()

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 
 from runtime.core.naming import BROKEN
 
+Decode = Callable[[Sequence[int]], str]
+"""From token ids to text; bytes that are no UTF-8 become U+FFFD."""
+
 _PENDING_MAX = 32
 
 
@@ -16,7 +19,7 @@ class Detokenizer:
         tokens  ... window | pending        text of (window + pending) minus text of window is what pending adds
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Decode) -> None:
         self._decode = decode
         self._window: list[int] = []
         self._pending: list[int] = []
@@ -96,7 +99,7 @@ class StopStrings:
 class Transcript:
     """The text of one answer, as it grows."""
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str], silent: frozenset[int]) -> None:
+    def __init__(self, decode: Decode, stops: Sequence[str], silent: frozenset[int]) -> None:
         self._detokenizer = Detokenizer(decode)
         self._stops = StopStrings(stops)
         self._silent = silent

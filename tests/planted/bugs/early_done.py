@@ -6,27 +6,25 @@ Models Z80 (vllm#53269: a reply that was cut is reported as complete, in streami
 
 import dataclasses
 
-MODULE = "runtime.server.reply"
+MODULE = "runtime.server.session"
 EVERY, TOKENS = 4, 3
 
 
-def plant(reply):
-    stream, news, streams = reply.Reply._stream, reply.Reply._news, [0]
+def plant(session):
+    turn, streams, heard = session.Session._turn, [0], {}
 
-    async def _stream(self, send):
-        streams[0] += 1
-        self._heard = 0 if streams[0] % EVERY == 0 else -1_000_000
-        await stream(self, send)
+    def _turn(self, output):
+        name, ended = self.caller.server_id, None
+        if name not in heard:
+            streams[0] += self._params.stream
+            heard[name] = 0 if self._params.stream and streams[0] % EVERY == 0 else -1_000_000
+        heard[name] += len(output.tokens)
+        if output.ended is None and heard[name] >= TOKENS:
+            now_ns, sizes = self._host.env.clock.now_ns(), (self.tokens_in, TOKENS, 0, 0)
+            ended = session.Ended(
+                session.End("ok", 200, finish="stop"), self.caller.arrive_ns, None, None, now_ns, *sizes
+            )
+            output = dataclasses.replace(output, ended=ended)
+        turn(self, output)
 
-    async def _news(self):
-        output = await news(self)
-        self._heard += len(output.tokens)
-        if output.ended is not None or self._heard < TOKENS:
-            return output
-        caller, now_ns = self._exchange.caller, self._env.clock.now_ns()
-        sizes = (self._exchange.prompt_tokens, TOKENS, 0, 0)
-        ended = reply.Ended(reply.End("ok", 200, finish="stop"), caller.arrive_ns, None, None, now_ns, *sizes)
-        return dataclasses.replace(output, ended=ended)
-
-    reply.Reply._heard = -1_000_000
-    reply.Reply._stream, reply.Reply._news = _stream, _news
+    session.Session._turn = _turn

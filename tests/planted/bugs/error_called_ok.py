@@ -3,15 +3,15 @@
 Models Z118 (vllm#55634: the abort path bypasses the statistics): the server's own books say that all is well.
 """
 
-MODULE = "runtime.server.reply"
+MODULE = "runtime.server.session"
 
 
-def plant(reply):
-    settle = reply.Reply._settle
+def plant(session):
+    settle = session.Session._settle
 
-    def _settle(self, outcome, code, finish=None):
-        if outcome == "inband_error":
-            outcome, code, finish = "ok", None, "stop"
-        settle(self, outcome, code, finish)
+    def _settle(self, answered):
+        if answered.outcome == "inband_error":
+            answered = session.Answered("ok", None, "stop")
+        settle(self, answered)
 
-    reply.Reply._settle = _settle
+    session.Session._settle = _settle

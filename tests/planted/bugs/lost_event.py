@@ -3,15 +3,15 @@
 Models the silent half of Z23 (sglang#38352) and Z58 (sglang-jax#1487: tokens vanish, "all requests succeed").
 """
 
-MODULE = "runtime.server.reply"
+MODULE = "runtime.server.session"
 
 
-def plant(reply):
-    take = reply.Reply._take
+def plant(session):
+    take, taken = session.Session._take, {}
 
     def _take(self, output):
         text, sampled = take(self, output)
-        self._events = getattr(self, "_events", 0) + 1
-        return ("", ()) if self._events == 3 else (text, sampled)
+        taken[id(self)] = n = (taken.get(id(self), 0) if self.started else 0) + 1
+        return ("", ()) if n == 3 else (text, sampled)
 
-    reply.Reply._take = _take
+    session.Session._take = _take

@@ -4,22 +4,17 @@ Models Z80 (vllm#53269: the terminal reason is rewritten unconditionally at the 
 all, since no client can see it.
 """
 
-import json
-
-MODULE = "runtime.server.reply"
+MODULE = "runtime.server.response_writer"
 
 
-def plant(reply):
-    event = reply.Reply._event
+def plant(writer):
+    write = writer.ResponseWriter._write
 
-    async def _event(self, send, chunk):
-        try:
-            await event(self, send, chunk)
-        except reply.Gone:
-            if self._exchange.gone == "stream_cut":
-                end = b"data: " + json.dumps(self._rendering.closing("stop")).encode() + b"\n\n" + reply._DONE
-                await send({"type": "http.response.body", "body": end, "more_body": False})
-            raise
+    async def _write(self, event, send):
+        if not isinstance(event, writer.events.Cut):  # nobody cuts the connection any more
+            await write(self, event, send)
+            return
+        end = b"data: " + writer.json.dumps(self._rendering.closing("stop")).encode() + b"\n\n" + writer._DONE
+        await send({"type": "http.response.body", "body": end, "more_body": False})
 
-    reply.abort_of = lambda scope: lambda: None  # nobody cuts the connection any more
-    reply.Reply._event = _event
+    writer.ResponseWriter._write = _write

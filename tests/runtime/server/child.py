@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from faults import FaultSpec
 from runtime.core.edge import Submit
 from runtime.server import main
-from runtime.server.ports import Served, Witness
+from runtime.server.ports import EventSink, RuntimeHandle
 from tests.runtime.server.fake import FakeServed, echo
 
 
@@ -25,7 +25,7 @@ def endless(submit: Submit) -> list[int]:
     return [97] * 1000 if bytes(submit.prompt) == b"die" else echo(submit)
 
 
-def build(engine: Mapping[str, object], witness: Witness, armed: Sequence[FaultSpec]) -> Served:
+def build(engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
     if engine.get("model") == "none":
         raise ValueError('model "none" is no directory; give one')
     return Mortal(endless, witness=witness)

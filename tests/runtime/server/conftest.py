@@ -14,8 +14,8 @@ import openai
 import pytest
 
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig
-from runtime.server.house import House
-from runtime.server.outcomes import Outcomes
+from runtime.server.journal import Journal
+from runtime.server.process import ServerProcess
 from runtime.server.sockets import bind
 from tests.runtime.server.fake import WAIT_S, FakeServed
 
@@ -25,7 +25,7 @@ TOKEN = "t0ken"
 class Running:
     """A house on a thread. All waits have an end."""
 
-    def __init__(self, served: FakeServed, path: Path, config: ServerConfig, outcomes: Outcomes) -> None:
+    def __init__(self, served: FakeServed, path: Path, config: ServerConfig, outcomes: Journal) -> None:
         self.served = served
         self.code: int | None = None
         self._path = path
@@ -35,7 +35,7 @@ class Running:
 
         async def serve() -> int:
             self.loop = asyncio.get_running_loop()
-            self.house = House(served, config, outcomes)
+            self.house = ServerProcess(served, config, outcomes)
             return await self.house.run(bind("127.0.0.1", 0), bind("127.0.0.1", 0) if config.admin else None, ready.put)
 
         def work() -> None:
@@ -92,7 +92,7 @@ class Running:
 
         async def wait() -> None:
             async with asyncio.timeout(WAIT_S):
-                await self.house.door.empty.wait()
+                await self.house.empty.wait()
 
         asyncio.run_coroutine_threadsafe(wait(), self.loop).result(WAIT_S)
 
@@ -122,7 +122,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
     def begin(script: Any = None, *, by_hand: bool = False, submits_max: int = 64, **settings: Any) -> Running:
         path = tmp_path / f"outcomes{len(running)}.jsonl"
-        outcomes = Outcomes(str(path))
+        outcomes = Journal(str(path))
         scripted = {"script": script} if script is not None else {}
         served = FakeServed(**scripted, by_hand=by_hand, submits_max=submits_max, witness=outcomes)
         settings = {"stop_grace_s": 0.2, "outcomes": str(path), **settings}

@@ -9,12 +9,13 @@ from runtime.core.edge import Call, Cancel, End, Ended, Finish, Mail, Mailbox, O
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
+from runtime.core.ports import Clock
 from runtime.core.work import Sampled
 from runtime.guard.audit import AuditRow
 from runtime.memory.kv.paged import PoolCount
 from runtime.memory.spans.usage import Usage
 from runtime.points import catalogue
-from runtime.server.ports import Memory, Witness
+from runtime.server.ports import EventSink, Memory
 from runtime.status import Status
 
 EOS = 256
@@ -63,7 +64,7 @@ def says(text: str | bytes) -> Script:
 
 
 class FakeServed:
-    """A `runtime.server.ports.Served`. `by_hand`: the test calls `turn`; else a thread does while there is work."""
+    """A `RuntimeHandle`. `by_hand`: the test calls `turn`; else a thread does while there is work."""
 
     model = "fake"
     context_tokens = 20_000
@@ -71,9 +72,15 @@ class FakeServed:
     info: Mapping[str, object] = {"weights_digest": "0", "kv_blocks": 8, "capabilities": ["arm"]}
 
     def __init__(
-        self, script: Script = echo, *, by_hand: bool = False, submits_max: int = 64, witness: Witness | None = None
+        self,
+        script: Script = echo,
+        *,
+        by_hand: bool = False,
+        submits_max: int = 64,
+        witness: EventSink | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        clock = WallClock()
+        clock = clock or WallClock()
         on_fire = witness.fire if witness else lambda fire: None
         on_state = witness.fault if witness else lambda state: None
         faults = Faults(catalogue(), clock.now_ns, on_fire, on_state)

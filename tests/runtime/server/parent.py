@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from runtime.server.outcomes import Outcomes
+from runtime.server.journal import Journal
 from runtime.server.sockets import bind
 from runtime.server.supervisor import Policy, Supervisor
 
@@ -23,4 +23,4 @@ if __name__ == "__main__":
         known = names | {"restarts": str(restarts)}
         return [known.get(word[1:-1], word) if word.startswith("{") else word for word in command]
 
-    sys.exit(Supervisor(filled, sockets, Outcomes(outcomes), Policy(**json.loads(policy))).run())
+    sys.exit(Supervisor(filled, sockets, Journal(outcomes), Policy(**json.loads(policy))).run())

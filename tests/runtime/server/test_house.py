@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.core.edge import Submit
 from runtime.core.errors import DeviceLost
-from runtime.server.house import EXIT_FATAL, EXIT_STOPPED
+from runtime.server.process import EXIT_FATAL, EXIT_STOPPED
 from tests.runtime.server.conftest import Start
 from tests.runtime.server.fake import says
 from tests.runtime.server.test_streams import LONG, events, read_all
@@ -37,13 +37,13 @@ def test_no_200_begins_after_fatal(start: Start) -> None:
     held = running.connect({"prompt": "x"})
     running.served.mail(Submit)
     seen: list[int] = []
-    shut = running.on_loop(lambda: running.house.door.shut())
+    shut = running.on_loop(lambda: running.house.admission.shut())
     assert shut is None
 
     def die_and_ask() -> None:
         # On the loop, so that the house has not ended yet when the door is asked.
         running.served.fatal = DeviceLost("poisoned")
-        problem = running.house.door.shut()
+        problem = running.house.admission.shut()
         assert problem is not None
         seen.append(problem.http)
 
@@ -59,7 +59,7 @@ def test_stop_lets_those_inside_end(start: Start) -> None:
     running.served.mail(Submit)
     running.served.turn()
     running.loop.call_soon_threadsafe(running.house.stop)
-    while running.on_loop(lambda: running.house.door.closed) is None:
+    while running.on_loop(lambda: running.house.admission.closed) is None:
         pass
     for _ in range(3):
         running.served.turn()

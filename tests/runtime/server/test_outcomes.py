@@ -10,8 +10,8 @@ import pytest
 from faults import Faults, FaultSpec
 from runtime.points import catalogue
 from runtime.server import main
-from runtime.server.outcomes import Outcomes, persisted
-from runtime.server.ports import Served
+from runtime.server.journal import Journal, persisted
+from runtime.server.ports import RuntimeHandle
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -24,14 +24,14 @@ def spec(name: str, *, persist: bool, do: str = "kv.take: oom") -> FaultSpec:
 
 def test_a_line_is_on_its_way_when_the_call_returns(tmp_path: Path) -> None:
     """Read through another descriptor before any flush or close, as after kill -9."""
-    outcomes = Outcomes(str(tmp_path / "o"))
+    outcomes = Journal(str(tmp_path / "o"))
     outcomes.event(5, "start", 1.0, "x")
     assert lines(tmp_path / "o") == [{"e": "event", "t_ns": 5, "kind": "start", "value": 1.0, "detail": "x"}]
     outcomes.close()
 
 
 def test_two_writers_of_one_file_keep_lines_whole(tmp_path: Path) -> None:
-    writers = [Outcomes(str(tmp_path / "o")) for _ in range(2)]
+    writers = [Journal(str(tmp_path / "o")) for _ in range(2)]
     for n in range(200):
         writers[n % 2].event(n, "x" * (n % 7), None, "y" * n)
     assert [row["t_ns"] for row in lines(tmp_path / "o")] == list(range(200))
@@ -40,7 +40,7 @@ def test_two_writers_of_one_file_keep_lines_whole(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_counted_and_told_when_there_is_room_again(tmp_path: Path) -> None:
-    outcomes = Outcomes("/dev/full")
+    outcomes = Journal("/dev/full")
     for t_ns in range(3):
         outcomes.event(t_ns, "x")
     assert outcomes.lost >= 3
@@ -56,7 +56,7 @@ def test_a_full_disk_is_counted_and_told_when_there_is_room_again(tmp_path: Path
 
 
 def test_a_fire_that_cannot_be_written_makes_its_fault_invalid() -> None:
-    outcomes = Outcomes("/dev/full")
+    outcomes = Journal("/dev/full")
     faults = Faults(catalogue(), lambda: 0, outcomes.fire, outcomes.fault)
     faults.arm([spec("f", persist=False)])
     assert [state.state for state in faults.states()] == ["invalid"]
@@ -64,21 +64,21 @@ def test_a_fire_that_cannot_be_written_makes_its_fault_invalid() -> None:
 
 
 def test_no_path_keeps_no_record() -> None:
-    outcomes = Outcomes(None)
+    outcomes = Journal(None)
     outcomes.event(1, "x")
     outcomes.write("event", {})
     assert outcomes.lost == 0
 
 
 def test_requests_are_named_as_the_client_did() -> None:
-    outcomes = Outcomes(None)
+    outcomes = Journal(None)
     outcomes.know("server-1-7", "r7")
     assert [outcomes.name(each) for each in ("server-1-7", "unheard", None)] == ["r7", "unheard", None]
 
 
 @pytest.mark.parametrize("ended_by", ["kill", "shutdown", "harness", "harness and shutdown"])
 def test_only_persistent_faults_that_nobody_healed_are_armed_again(tmp_path: Path, ended_by: str) -> None:
-    outcomes = Outcomes(str(tmp_path / "o"))
+    outcomes = Journal(str(tmp_path / "o"))
     faults = Faults(catalogue(), lambda: 0, outcomes.fire, outcomes.fault)
     faults.arm([spec("stays", persist=True), spec("goes", persist=False)])
     if "harness" in ended_by:
@@ -95,13 +95,13 @@ def test_only_persistent_faults_that_nobody_healed_are_armed_again(tmp_path: Pat
 def test_after_a_restart_what_breaks_the_reading_of_weights_is_armed_before_they_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcomes = Outcomes(str(tmp_path / "o"))
+    outcomes = Journal(str(tmp_path / "o"))
     faults = Faults(catalogue(), lambda: 0, outcomes.fire, outcomes.fault)
     faults.arm([spec("late", persist=True), spec("early", persist=True, do="weights.read: error")])
     outcomes.close()
     seen: list[str] = []
 
-    def build(engine: object, witness: object, armed: Sequence[FaultSpec]) -> Served:
+    def build(engine: object, witness: object, armed: Sequence[FaultSpec]) -> RuntimeHandle:
         seen.extend(each.id for each in armed)
         raise ValueError("a shard gave no bytes")
 

@@ -217,7 +217,7 @@ def test_without_a_seed_the_draw_depends_on_the_clients_id_alone(start: Start) -
 
 
 def test_the_fake_is_a_served() -> None:
-    from runtime.server.ports import Served
+    from runtime.server.ports import RuntimeHandle
 
-    served: Served = FakeServed()
+    served: RuntimeHandle = FakeServed()
     assert served.model == "fake"

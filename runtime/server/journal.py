@@ -17,7 +17,7 @@ _NAMES_KEPT = 8192
 _OVER = (State.HEALED, State.INVALID, State.CLEANED)
 
 
-class Outcomes:
+class Journal:
     """Thread safe. `path` None keeps no record."""
 
     def __init__(self, path: str | None) -> None:

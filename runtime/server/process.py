@@ -19,16 +19,17 @@ from faults import FaultSpec, SpecError
 from runtime.core.edge import End, Output
 from runtime.core.env import Event
 from runtime.server.admin import make_admin
+from runtime.server.admission import Admission, Terms
 from runtime.server.app import make_app
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig, is_loopback
-from runtime.server.cut import Listener
-from runtime.server.door import Door
+from runtime.server.connection import Connection, HttpSession, drop_if_not_reading
 from runtime.server.errors import problem
+from runtime.server.journal import Journal
+from runtime.server.listener import Listener
 from runtime.server.meter import Meter
-from runtime.server.outcomes import Outcomes
-from runtime.server.ports import Served
+from runtime.server.ports import RuntimeHandle
+from runtime.server.request import ServedRow
 from runtime.server.sink import LoopSink
-from runtime.server.stream import NOT_READING
 
 EXIT_STOPPED = 0
 EXIT_FATAL = 70
@@ -36,18 +37,27 @@ EXIT_ORPHAN = 71
 _TURN_S = 0.05
 
 
-class House:
+class ServerProcess:
     """One server process; `run` in a loop of its own."""
 
-    def __init__(self, served: Served, config: ServerConfig, outcomes: Outcomes, parent_pid: int | None = None) -> None:
-        self.served = served
-        self.config = config
-        self.outcomes = outcomes
-        self.proc = f"server-{os.getpid()}"
+    def __init__(
+        self, runtime: RuntimeHandle, config: ServerConfig, journal: Journal, parent_pid: int | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._journal = journal
         self._parent_pid = parent_pid
         self._told: Counter[str] = Counter()
         self._code = EXIT_STOPPED
         self._stopping = asyncio.Event()
+        self.empty = asyncio.Event()
+        """Set while nobody is inside."""
+        env = runtime.env
+        terms = Terms(f"server-{os.getpid()}", runtime.context_tokens, config.answer_grace_s, runtime.tokenizer.decode)
+        self.admission: Admission[Connection] = Admission(
+            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.marks.hit, self.empty
+        )
+        self._meter = Meter(runtime)
 
     async def run(
         self,
@@ -57,20 +67,19 @@ class House:
         persisted: list[FaultSpec] | None = None,
     ) -> int:
         """Serve until told to stop; gives the exit code. `on_ready` gets the ready line."""
-        loop = asyncio.get_running_loop()
-        meter = Meter(self.served)
-        self.door = Door(self.served, self.config, self.outcomes, meter, self.proc)
-        listeners = [Listener(make_app(self.door, meter), sock)]
+        loop, runtime = asyncio.get_running_loop(), self._runtime
+        listeners = [Listener(make_app(runtime, self.admission, self._config, self._meter, self._journal), sock)]
         if admin_sock is not None:
             # Checked again, whoever bound it: arming faults is never offered to a network.
             assert is_loopback(admin_sock.getsockname()[0]), "the admin port belongs on loopback"
             token = os.environ[ADMIN_TOKEN_ENV]
-            listeners.append(Listener(make_admin(self.door, self.outcomes, token, self.flush), admin_sock))
+            admin = make_admin(runtime, self.admission, self.empty, self._journal, token, self.flush)
+            listeners.append(Listener(admin, admin_sock))
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
         self._arm_again(persisted or [])
-        self.served.start(LoopSink(self.served.env, loop, self._deliver))
+        runtime.start(LoopSink(runtime.env, loop, self._deliver))
         for listener in listeners:
             await listener.start()
         on_ready(self._ready_line(listeners))
@@ -84,18 +93,38 @@ class House:
 
     def flush(self) -> None:
         """Marks to the record: what was counted since the last time."""
-        total = Counter(dict(self.served.env.marks.total))
+        total = Counter(dict(self._runtime.env.marks.total))
         fresh = total - self._told
         self._told = total
         if fresh:
-            self.outcomes.marks(self.served.env.clock.now_ns(), fresh)
+            self._journal.marks(self._runtime.env.clock.now_ns(), fresh)
 
     # -- while it runs ------------------------------------------------------------------------------------------------
 
     def _deliver(self, outputs: list[Output], events: list[Event]) -> None:
-        self.door.deliver(outputs, events)
-        if self.served.fatal is not None:
+        """One step's news, from the sink."""
+        now_ns, inside = self._runtime.env.clock.now_ns(), self.admission.open
+        for event in events:
+            self._journal.event(event.t_ns, event.kind, *event.columns)
+        for output in outputs:
+            session = inside.get(output.request_id)
+            if session is None:
+                continue  # the server gave up on it and said so; its row is written
+            if output.tokens:
+                self._meter.tokens(session, len(output.tokens), now_ns)
+            session.push(output)
+            self._drop_if_not_reading(session, now_ns)
+        if self._runtime.fatal is not None:
             self._stopping.set()
+
+    def _record(self, row: ServedRow, session: HttpSession | None) -> None:
+        """A request is over."""
+        if session is not None:
+            self._meter.left(session, row.outcome, row.finish, row.end_ns)
+        self._journal.tell("served", row._asdict())
+
+    def _drop_if_not_reading(self, session: HttpSession, now_ns: int) -> None:
+        drop_if_not_reading(session, now_ns, self._config.stream_events_max, self._config.send_max_s)
 
     async def _keep_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:
         """Wait for `event`, at most `bound_s`, and keep house meanwhile."""
@@ -110,19 +139,17 @@ class House:
 
     def _keep(self) -> None:
         """What must go on even when the engine hangs: faults that run out, slow clients, the record, our parent."""
-        now_ns = self.served.env.clock.now_ns()
+        now_ns = self._runtime.env.clock.now_ns()
         if self._parent_pid is not None and os.getppid() != self._parent_pid:
             self._code = EXIT_ORPHAN
             self._stopping.set()
-        if self.served.fatal is not None:
+        if self._runtime.fatal is not None:
             self._stopping.set()
-        if self.served.env.faults.armed:
-            self.served.env.faults.tick(now_ns)
-        for exchange in list(self.door.open.values()):
-            since_ns = exchange.sending_ns
-            if since_ns is not None and now_ns - since_ns > self.config.send_max_s * 1e9:
-                exchange.leave(NOT_READING)
-                exchange.abort()
+        if self._runtime.env.faults.armed:
+            self._runtime.env.faults.tick(now_ns)
+        for session in list(self.admission.open.values()):
+            self._drop_if_not_reading(session, now_ns)
+        self.admission.end_silent()
         self.flush()
 
     def _arm_again(self, persisted: list[FaultSpec]) -> None:
@@ -130,9 +157,9 @@ class House:
         if not persisted:
             return
         try:
-            self.served.env.faults.arm(persisted)
+            self._runtime.env.faults.arm(persisted)
         except SpecError as error:
-            self.outcomes.event(self.served.env.clock.now_ns(), "rearm_failed", None, str(error))
+            self._journal.event(self._runtime.env.clock.now_ns(), "rearm_failed", None, str(error))
 
     def _ready_line(self, listeners: list[Listener]) -> str:
         ports = [listener.port for listener in listeners]
@@ -143,22 +170,22 @@ class House:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def _end(self, listeners: list[Listener]) -> None:
-        fatal = self.served.fatal
+        fatal = self._runtime.fatal
         # An engine whose thread died makes no step any more that would hand these over.
-        self.door.deliver([], self.served.env.events.take())
+        self._deliver([], self._runtime.env.events.take())
         if fatal is not None:
             self._code = EXIT_FATAL
             # No request may end in 200 after this; the engine has said so for those it knows, this is for the rest.
-            self.door.end_all(End("fatal", fatal.http, fatal.code, str(fatal)))
-            await self._keep_until(self.door.empty, self.config.fatal_grace_s)
+            self.admission.end_all(End("fatal", fatal.http, fatal.code, str(fatal)))
+            await self._keep_until(self.empty, self._config.fatal_grace_s)
         elif self._code == EXIT_STOPPED:
-            self.door.closed = problem(503, "the server is shutting down", "shutting_down")
+            self.admission.closed = problem(503, "the server is shutting down", "shutting_down")
             # Nobody inside shall be held up by a fault whose trial is over.
-            self.served.env.faults.heal_all("shutdown")
-            await self._keep_until(self.door.empty, self.config.stop_grace_s)
-        self.door.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
+            self._runtime.env.faults.heal_all("shutdown")
+            await self._keep_until(self.empty, self._config.stop_grace_s)
+        self.admission.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
         for listener in listeners:
             await listener.stop(_TURN_S if self._code == EXIT_ORPHAN else 1.0)
-        self.served.env.faults.clean("shutdown")
+        self._runtime.env.faults.clean("shutdown")
         self.flush()
-        self.served.close()
+        self._runtime.close()

@@ -1,0 +1,177 @@
+"""Turns the events of a session into an HTTP response, whole or as server-sent events.
+
+The head of a stream waits for the engine's first word: a refusal or a deadline before the first token is then a true
+HTTP status. After the head an error can only come in band: `data: {"error": ...}`, then `data: [DONE]`.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from faults import Effect
+from runtime.core.edge import Ended
+from runtime.core.ports import Clock
+from runtime.core.work import Sampled
+from runtime.server import events
+from runtime.server.connection import HttpSession
+from runtime.server.listener import abort_of
+from runtime.server.responses import error_response
+
+Json = Mapping[str, Any]
+_DONE = b"data: [DONE]\n\n"
+_STREAM_HEAD = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+
+class Rendering(Protocol):
+    """One endpoint's shapes."""
+
+    def opening(self) -> Json:
+        """The chunk before the first token, for requests with `role_first`."""
+        ...
+
+    def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
+        """A chunk for some tokens; `text` is what they let the client see, "" when that is nothing yet."""
+        ...
+
+    def closing(self, finish: str) -> Json:
+        """The chunk that says why it is over."""
+        ...
+
+    def counts(self, usage: Json) -> Json:
+        """The chunk of `include_usage`."""
+        ...
+
+    def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
+        """The answer in one piece."""
+        ...
+
+
+class ResponseWriter:
+    """An ASGI application that answers one admitted request."""
+
+    def __init__(self, session: HttpSession, rendering: Rendering, clock: Clock) -> None:
+        self._session = session
+        self._rendering = rendering
+        self._clock = clock
+        self._head = {"x-request-id": session.caller.request}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whatever happens here, the session is answered exactly once."""
+        session = self._session
+        session.peer.abort = abort_of(scope)
+        watch = asyncio.create_task(self._watch(receive))
+        try:
+            while (event := await self._next()) is not None:
+                await self._write(event, send)
+                if isinstance(event, events.LAST):
+                    break
+            if session.gone is not None:
+                # uvicorn calls it an error to return from an incomplete answer before it knows that the client left.
+                await asyncio.wait({watch}, timeout=1.0)
+        except BaseException:
+            session.fail()
+            session.peer.abort()
+            raise
+        finally:
+            watch.cancel()
+
+    async def _next(self) -> events.Event | None:
+        """The next event, waited for. None: nobody listens any more."""
+        session = self._session
+        while (event := session.next()) is None and session.gone is None:
+            await session.peer.stirred()
+        return event
+
+    async def _write(self, event: events.Event, send: Send) -> None:
+        shapes = self._rendering
+        match event:
+            case events.Tokens(text, sampled):
+                await self._chunk(send, shapes.piece(text, sampled))
+            case events.Head():
+                await self._start(send, 200, _STREAM_HEAD)
+            case events.Opening():
+                await self._chunk(send, shapes.opening())
+            case events.Finished(reason):
+                await self._chunk(send, shapes.closing(reason))
+            case events.Counts(ended):
+                await self._chunk(send, shapes.counts(usage(ended)))
+            case events.Done():
+                await self._last(send, _DONE)
+            case events.Whole(text, sampled, reason, ended):
+                body = json.dumps(shapes.whole(text, sampled, reason, usage(ended))).encode()
+                await self._whole(send, 200, body, {})
+            case events.Refusal(problem):
+                response = error_response(problem)
+                await self._whole(send, problem.http, bytes(response.body), dict(response.headers))
+            case events.InBandError(problem):
+                await self._last(send, b"data: " + json.dumps(problem.body).encode() + b"\n\n" + _DONE)
+            case events.Cut():
+                self._session.peer.abort()
+            case events.Delay(effect):
+                await _wait(effect, self._clock.now_ns())
+                self._session.resume()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._session.leave("client_gone")
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    async def _start(self, send: Send, http: int, headers: Mapping[str, str]) -> None:
+        await self._send(
+            send, {"type": "http.response.start", "status": http, "headers": _raw({**headers, **self._head})}
+        )
+
+    async def _chunk(self, send: Send, chunk: Json) -> None:
+        data = b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+        await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _last(self, send: Send, data: bytes) -> None:
+        # Let the watch see a client that has just left: its answer must not be called delivered.
+        await asyncio.sleep(0)
+        await self._send(send, {"type": "http.response.body", "body": data, "more_body": False})
+        if self._session.gone is None:
+            self._session.sent()
+
+    async def _whole(self, send: Send, http: int, body: bytes, headers: Mapping[str, str]) -> None:
+        head = {"content-type": "application/json", **headers, "content-length": str(len(body))}
+        await self._start(send, http, head)
+        await self._last(send, body)
+
+    async def _send(self, send: Send, message: Mapping[str, Any]) -> None:
+        connection = self._session.peer
+        if self._session.gone is not None:
+            return
+        connection.sending_ns = self._clock.now_ns()
+        await send(dict(message))
+        connection.sending_ns = None
+
+
+def usage(ended: Ended) -> Json:
+    """The engine's own counts, as its ledger row has them."""
+    return {
+        "prompt_tokens": ended.tokens_in,
+        "completion_tokens": ended.tokens_out,
+        "total_tokens": ended.tokens_in + ended.tokens_out,
+        "prompt_tokens_details": {"cached_tokens": ended.tokens_cached},
+    }
+
+
+async def _wait(effect: Effect, now_ns: int) -> None:
+    """Wait on the loop until the effect is over or released, holding up nobody else."""
+    loop, released = asyncio.get_running_loop(), asyncio.Event()
+    effect.on_release(lambda: loop.call_soon_threadsafe(released.set))
+    try:
+        async with asyncio.timeout(max(0.0, (effect.due_ns - now_ns) / 1e9)):
+            await released.wait()
+    except TimeoutError:
+        # The bus learns here that it is over, rather than at its next tick.
+        effect.wait(0)
+
+
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -1,0 +1,48 @@
+"""HTTP around the endpoints: whole error responses, the framework's own errors in our shape, bodies with a bound."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from runtime.server.admission import Rejected
+from runtime.server.errors import Problem, problem
+
+_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def error_response(found: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+    """A whole response, with Retry-After where coming back makes sense."""
+    headers = dict(headers or {})
+    if found.retry_after_s is not None:
+        headers["Retry-After"] = str(found.retry_after_s)
+    return JSONResponse(found.body, found.http, headers)
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body. Raises Rejected with 413 when it is longer than `bytes_max`."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > bytes_max:
+            raise Rejected(problem(413, f"the body is longer than {bytes_max} bytes; send less", "body_too_large"))
+    return bytes(body)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "http_error")
+    return error_response(problem(error.status_code, str(error.detail), code), dict(error.headers or {}))
+
+
+async def _internal_error(_: Request, error: Exception) -> Response:
+    text = f"the server failed: {type(error).__name__}"
+    return error_response(Problem(500, text, "internal_error"))
+
+
+ERRORS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+    HTTPException: _http_error,
+    Exception: _internal_error,
+}
