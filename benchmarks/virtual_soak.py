@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.drive.stop import Stop
 from harness.options import RunOptions
 from harness.plan.plan import make
 from harness.prepare import prepare
 from harness.provenance import Provenance
 from harness.run import make_directory, new_run_id
+from harness.trial.stop import Stop
 from harness.virtual.drive import drive
 from runtime.points import catalogue
 from scenarios.traces import read_trace
@@ -83,8 +83,8 @@ class Looks:
     taken: list[Look] = field(default_factory=list)
     world: Any = None
 
-    def __call__(self, pulse: Any, phase: Any, elapsed_s: float) -> None:
-        self.world = pulse.world
+    def __call__(self, loop: Any, phase: Any, elapsed_s: float) -> None:
+        self.world = loop.stats.world
         if phase.name == "trial" and elapsed_s >= self.trial_s * len(self.taken) / LOOKS:
             self.look()
 

@@ -14,9 +14,9 @@ from harness.report import figures
 from harness.report.sanitise import one_line, terminal
 
 if TYPE_CHECKING:
-    from harness.drive.pulse import Pulse
     from harness.plan.plan import Plan
     from harness.plan.timeline import PlannedPhase
+    from harness.trial.loop import Loop
 
 PLAIN_EVERY_S = 10.0
 LIVE_EVERY_S = 0.5
@@ -75,11 +75,11 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._page.close()
 
-    def show(self, pulse: "Pulse", phase: "PlannedPhase", elapsed_s: float) -> None:
+    def show(self, loop: "Loop", phase: "PlannedPhase", elapsed_s: float) -> None:
         """Called several times a second; looks at the numbers only when a line is due."""
         name = f"{phase.name} {phase.n}" if phase.n else phase.name
         if self.due(name):
-            self.put(_snapshot(pulse, phase, name, elapsed_s))
+            self.put(_snapshot(loop, phase, name, elapsed_s))
 
     def due(self, phase: str) -> bool:
         """A line is due at the start of each phase, and then every so many seconds."""
@@ -95,19 +95,19 @@ class Progress:
         self._page.say(terminal(text))
 
 
-def _snapshot(pulse: "Pulse", phase: "PlannedPhase", name: str, elapsed_s: float) -> Snapshot:
-    tally, live = pulse.tally, pulse.tally.figures()
+def _snapshot(loop: "Loop", phase: "PlannedPhase", name: str, elapsed_s: float) -> Snapshot:
+    stats, live = loop.stats, loop.stats.figures()
     return Snapshot(
         phase=name,
         elapsed_s=elapsed_s,
         planned_s=None if phase.completed is not None else phase.planned_s,
         rate=live.get("throughput.requests"),
-        ok=tally.ok,
-        errors=sum(number for outcome, number in tally.counts.items() if outcome not in ("ok", "cancelled")),
+        ok=stats.ok,
+        errors=sum(number for outcome, number in stats.counts.items() if outcome not in ("ok", "cancelled")),
         ttft_p99_s=live.get("ttft.p99"),
-        kv_share=tally.sensors.get("kv.usage"),
-        rss_bytes=tally.sensors.get("server.rss_anon"),
-        faults=tuple(pulse.switch.active),
+        kv_share=stats.sensors.get("kv.usage"),
+        rss_bytes=stats.sensors.get("server.rss_anon"),
+        faults=tuple(loop.faults.active),
     )
 
 

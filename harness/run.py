@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 from faults import SpecError
 from harness import conclude
 from harness.costs import cost_table
-from harness.drive.load import LoadDied
-from harness.drive.preflight import TargetProblem
-from harness.drive.reference import ReferenceFailed
-from harness.drive.stop import Stop, StopNow
 from harness.exits import Exit, Refusal, Trouble
+from harness.live.preflight import TargetProblem
+from harness.live.reference import ReferenceFailed
 from harness.lookout import look_out
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
@@ -28,10 +26,12 @@ from harness.plan.target_policy import refused_target
 from harness.prepare import prepare
 from harness.progress import Progress
 from harness.provenance import provenance
+from harness.trial.ports import LoadDied
+from harness.trial.stop import Stop, StopNow
 from runtime.points import catalogue
 
 if TYPE_CHECKING:
-    from harness.drive.live import Ending, Show
+    from harness.trial.outcome import Ending, Show
 
 Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[str], None]], "Ending"]
 
@@ -78,7 +78,7 @@ def _drive(word: str, options: RunOptions) -> Drive:
         return virtual if options.costs is None else partial(virtual, costs=options.costs)
     if options.slowing is not None:
         raise Refusal("only the device of a virtual run can be made to slow down")
-    from harness.drive.live import drive as live
+    from harness.live.drive import drive as live
 
     return partial(live, allow_command=options.allow_command)
 

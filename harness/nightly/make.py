@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assertions.verdict import State, Verdict
-from harness.drive.child import Child, describe
-from harness.drive.stop import Stop, StopNow
 from harness.exits import Exit
+from harness.live.child import Child, describe
 from harness.nightly.choose import Job
 from harness.nightly.trial import Said, Trial
+from harness.trial.stop import Stop, StopNow
 
 LOOK_S = 0.1
 JUDGED_S = 600.0

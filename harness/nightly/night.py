@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from assertions.verdict import State
-from harness.drive.stop import Stop, StopNow
 from harness.exits import Refusal
 from harness.nightly import controls
 from harness.nightly.choose import Chosen, Job, choose
@@ -18,6 +17,7 @@ from harness.nightly.store import Store
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
 from harness.report.sanitise import one_line, terminal
+from harness.trial.stop import Stop, StopNow
 
 NIGHTS_FOLDER = "nights"
 DATABASE = "trials.sqlite"

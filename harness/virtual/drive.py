@@ -1,33 +1,45 @@
-"""A virtual trial: the plan of a live one, in the time of a simulated device. Same phases, same faults, same history.
+"""A trial in virtual time: the plan of a live one, in the time of a simulated device. Same phases, same history.
 
 cost table -> recorder -> world (engine, device, server, clients) -> phases -> all of it back in reverse
 """
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.drive.live import Ending, Show
-from harness.drive.pulse import Reason
-from harness.drive.stop import Stop
-from harness.drive.surroundings import surroundings
-from harness.drive.switch import Switch
-from harness.drive.trial import Trial
 from harness.load.breaker import Breaker, Politeness
 from harness.plan.canary import canaries_of
 from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
-from harness.record.recorder import HistoryFull, Recorder
+from harness.record.recorder import Recorder
+from harness.trial.fault_scheduler import FaultScheduler
+from harness.trial.loop import Loop, Reason
+from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
+from harness.trial.stop import Stop
 from harness.virtual.answers import Answers
-from harness.virtual.pulse import pulse_of
 from harness.virtual.rows import Rows
+from harness.virtual.stats import VirtualStats
+from harness.virtual.target import VirtualTarget
 from harness.virtual.world import World
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 TURN_S = 0.25
-"""Between two looks at phases and faults, as often as a live pulse looks at the switch; no leap goes past one."""
+"""Between two ticks, as often as a live loop looks at its faults; no leap goes past one."""
+
+
+class VirtualClock:
+    """The world's time; a turn of the loop lets all happen that happens in it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now_ns(self) -> int:
+        return self._world.time.now_ns()
+
+    def pass_turn(self) -> None:
+        self._world.run_for(TURN_S)
 
 
 def drive(
@@ -36,7 +48,7 @@ def drive(
     directory: Path,
     stop: Stop,
     show: Show,
-    say: Callable[[str], None],
+    say: Say,
     *,
     slowing: float | None = None,
     costs: str = DEFAULT,
@@ -47,18 +59,16 @@ def drive(
     table = read_table(costs)
     say(table.words())
     recorder = Recorder(directory, 0)
-    for key, value in {**surroundings(plan), **_facts(table)}.items():
-        recorder.meta(key, value)
     recorder.clock(0, time.time_ns(), 0, "harness", 0, 0)
-    try:
-        with recorder, _few_collections():
-            return Ending(_drive(plan, hidden, directory, recorder, table, stop, show, say, slowing))
-    except HistoryFull as error:
-        say(f"{error}. The run ends here; what was recorded before is judged.")
-        return Ending(Reason("died", str(error)), disk_full=True)
+
+    def trial() -> Reason | None:
+        with _few_collections():
+            return _trial(plan, hidden, directory, recorder, table, stop, show, say, slowing)
+
+    return recorded(plan, recorder, _facts(table), say, trial)
 
 
-def _drive(
+def _trial(
     plan: Plan,
     hidden: Sequence[Occurrence],
     directory: Path,
@@ -66,24 +76,20 @@ def _drive(
     table: CostTable,
     stop: Stop,
     show: Show,
-    say: Callable[[str], None],
+    say: Say,
     slowing: float | None,
 ) -> Reason | None:
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
     canary = canaries_of(scenario, plan.capabilities)
     world = World(plan, rows, table, _gate(plan), canary, slowing=slowing)
     answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
-    occurrences = (*plan.occurrences, *hidden)
-    pulse = pulse_of(scenario, directory, recorder, world, answers, lambda hand: Switch(occurrences, hand), stop)
-    trial = Trial(
-        pulse, plan.phases, lambda phase, elapsed_s: show(pulse, phase, elapsed_s), lambda _: world.run_for(TURN_S)
-    )
+    target, stats = VirtualTarget(world), VirtualStats(world, answers)
+    world.ended = stats.hear
+    faults = FaultScheduler((*plan.occurrences, *hidden), target.admin)
+    loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.crowd, stats, faults, stop)
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
-    early = trial.run()
+    early = carry_out(plan, loop, show, say)
     world.close()
-    if early is not None:
-        recorder.event(world.time.now_ns(), "harness", f"ended_by_{early.by}", None, early.text)
-        say(f"the run ends early: {early.text}")
     took_s, sent = time.perf_counter() - began_s, max(1, world.crowd.sent)
     virtual_s = world.time.now_ns() / 1e9
     each = f"{world.crowd.sent} requests, {took_s / sent * 1e6:.0f} us each"

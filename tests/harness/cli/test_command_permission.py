@@ -12,9 +12,9 @@ import pytest
 
 from harness.cli.nightly import run_night
 from harness.cli.trial import judged, replayed, reported
-from harness.drive.preflight import TargetProblem
-from harness.drive.target import start
 from harness.exits import Refusal
+from harness.live.preflight import TargetProblem
+from harness.live.target import start
 from harness.options import RunOptions
 from harness.plan.plan import Plan, make
 from harness.prepare import prepare

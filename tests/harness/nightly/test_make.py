@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from assertions.verdict import Judged, RunIdentity, State, Verdict
-from harness.drive.stop import Stop
 from harness.exits import Exit
 from harness.nightly.choose import Job
 from harness.nightly.make import judged, make
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
+from harness.trial.stop import Stop
 from tests.harness.nightly.fakes import HOST, TONIGHT
 
 BARE = Trial(TONIGHT, "chat", False, HOST, "2026-11-28T22:00:00+00:00", State.UNKNOWN, 0, 1.0)

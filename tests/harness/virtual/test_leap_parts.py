@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from harness.record.digest import table_digests
-from harness.virtual.pulse import Hand
+from harness.virtual.target import VirtualAdmin
 from harness.virtual.world import World
 from runtime.core.ports import Ticket
 from runtime.leap.leap import Leap
@@ -93,7 +93,7 @@ def test_an_audit_that_finds_damage_ends_its_request_and_not_the_run(
                 return
             found.append(running[0].id)
             world.engine._pool.plane.slots[running[0].blocks[0] * running[0].line.block_tokens] += 1
-            Hand(world).audit("live")
+            VirtualAdmin(world).audit("live")
 
         world.time.at(2_500_000_000, damage)
         return world

@@ -11,12 +11,12 @@ import pytest
 
 from assertions.verdict import Judged, State, Verdict
 from harness.conclude import judge
-from harness.drive.stop import Stop
 from harness.options import RunOptions
 from harness.plan.plan import make
 from harness.prepare import prepare
 from harness.provenance import Provenance
 from harness.run import make_directory, new_run_id
+from harness.trial.stop import Stop
 from harness.virtual.drive import drive
 from runtime.points import catalogue
 from tests.planted.virtual.bugs import Bug

@@ -19,7 +19,7 @@ import numpy as np
 from assertions.history import History
 from assertions.plan_view import PlanView
 from assertions.windows import in_flight, touched, windows
-from harness.drive.reference import Prompt, ReferenceFailed, exact_answers
+from harness.live.reference import Prompt, ReferenceFailed, exact_answers
 from harness.load.prompt import prompt_text, text_digest
 from harness.plan.plan import Plan
 from harness.record.canary import CORRUPT_ABOVE, DRIFT_BELOW, Answer

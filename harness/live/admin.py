@@ -1,14 +1,11 @@
-"""Our hand on the built-in server's admin port: arm, heal, beat, audit. Loopback, one token, bounded waits."""
+"""The client of the built-in server's admin port: arm, heal, heartbeat, audit. Loopback, one token, bounded waits."""
 
 from typing import Any
 
 import requests
 
 from faults.spec import FaultSpec
-
-
-class AdminGone(Exception):
-    """The admin port did not answer, or refused."""
+from harness.trial.ports import AdminGone
 
 
 class Admin:
@@ -34,7 +31,7 @@ class Admin:
         states: list[dict[str, Any]] = self._call("GET", "faults")["faults"]
         return states
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """We are alive; without this the server heals everything."""
         self._call("POST", "heartbeat")
 

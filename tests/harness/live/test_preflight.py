@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from harness.drive.preflight import Answer, NotReady, TargetProblem, _ask_for_stream, first_answer
+from harness.live.preflight import Answer, NotReady, TargetProblem, _ask_for_stream, first_answer
 from tests.harness.load.misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, send
 
 GOOD = (200, "application/json", json.dumps({"choices": [{"text": "x"}]}))

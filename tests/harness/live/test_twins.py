@@ -7,9 +7,9 @@ import pytest
 
 from assertions.history import History
 from assertions.plan_view import PlanView
-from harness.drive import twins
-from harness.drive.reference import Prompt, ReferenceFailed
-from harness.drive.twins import Bystander, choose, compare_twins, held_against
+from harness.live import twins
+from harness.live.reference import Prompt, ReferenceFailed
+from harness.live.twins import Bystander, choose, compare_twins, held_against
 from harness.load.prompt import prompt_text, text_digest
 from harness.plan.plan import Plan, make
 from harness.provenance import Provenance

@@ -8,16 +8,13 @@ recovery  everything healed    a time
 drain     load stops           until all replies are in, then the last audit
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.drive.admin import AdminGone
-from harness.drive.load import LoadDied
-from harness.drive.pulse import Pulse, Reason
 from harness.plan.timeline import PlannedPhase
+from harness.trial.loop import Loop, Reason
+from harness.trial.ports import AdminGone, LoadDied
 
-TURN_S = 0.1
 SETTLE_S = 1.0
 """From the last reply to the audit: late completions of cancelled work come back in this time."""
 SETTLE_FOREIGN_S = 15.0
@@ -29,13 +26,12 @@ STOP_MARGIN_S = 10.0
 
 
 @dataclass
-class Trial:
-    """One run over one target. `show` is told once a turn: the phase, and the seconds it has taken."""
+class Phases:
+    """All phases of one trial. `show` is told at every tick: the phase, and the seconds that it has taken."""
 
-    pulse: Pulse
+    loop: Loop
     phases: tuple[PlannedPhase, ...]
     show: Callable[[PlannedPhase, float], None]
-    sleep: Callable[[float], None] = time.sleep
 
     def run(self) -> Reason | None:
         """All phases; None when the plan was carried out, else why it was not. Heals and audits in any case."""
@@ -47,63 +43,63 @@ class Trial:
         return None
 
     def _phase(self, phase: PlannedPhase) -> Reason | None:
-        pulse, start_ns = self.pulse, self.pulse.clock_ns()
-        pulse.recorder.phase(phase.name, phase.n, start_ns, None, None)
-        ok_before, heard_before = pulse.tally.ok, pulse.tally.counts.copy()
+        loop, start_ns = self.loop, self.loop.clock.now_ns()
+        loop.recorder.phase(phase.name, phase.n, start_ns, None, None)
+        ok_before, heard_before = loop.stats.ok, loop.stats.counts.copy()
         self._begin(phase, start_ns)
         try:
             ended_by, reason = self._stay(phase, start_ns, ok_before)
             if reason is None:
                 self._end(phase)
                 if phase.name == "baseline":
-                    reason = self._gate(pulse.tally.counts - heard_before)
+                    reason = self._gate(loop.stats.counts - heard_before)
         except LoadDied:
-            pulse.recorder.phase(phase.name, phase.n, start_ns, pulse.clock_ns(), "died")
+            loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), "died")
             raise
-        pulse.recorder.phase(phase.name, phase.n, start_ns, pulse.clock_ns(), reason.by if reason else ended_by)
+        loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), reason.by if reason else ended_by)
         return reason
 
     def _stay(self, phase: PlannedPhase, start_ns: int, ok_before: int) -> tuple[str, Reason | None]:
         """Until the phase is over, its longest time is up, or the run must end."""
-        pulse = self.pulse
-        while (reason := pulse.beat()) is None:
-            elapsed_s = (pulse.clock_ns() - start_ns) / 1e9
+        loop = self.loop
+        while (reason := loop.tick()) is None:
+            elapsed_s = (loop.clock.now_ns() - start_ns) / 1e9
             self.show(phase, elapsed_s)
-            if self._over(phase, elapsed_s, pulse.tally.ok - ok_before):
+            if self._over(phase, elapsed_s, loop.stats.ok - ok_before):
                 return "done", None
             if elapsed_s >= phase.max_s + (STOP_MARGIN_S if phase.name == "drain" else 0.0):
                 return "max", None
-            self.sleep(TURN_S)
+            self.loop.clock.pass_turn()
         return reason.by, reason
 
     def _begin(self, phase: PlannedPhase, now_ns: int) -> None:
-        pulse = self.pulse
-        pulse.load.phase(phase.name, phase.n)
+        loop = self.loop
+        loop.load.phase(phase.name, phase.n)
         match phase.name:
             case "warmup":
-                pulse.load.begin(now_ns)
-            case "trial" if pulse.trial_since_ns is None:
-                pulse.trial_since_ns = now_ns
+                loop.load.begin(now_ns)
+            case "trial" if loop.trial_since_ns is None:
+                loop.trial_since_ns = now_ns
             case "quiesce":
-                pulse.load.pause()
+                loop.load.pause()
             case "recovery":
-                pulse.heal()
+                loop.heal()
             case "drain":
-                pulse.load.stop(phase.max_s)
+                loop.load.stop(phase.max_s)
 
     def _over(self, phase: PlannedPhase, elapsed_s: float, ok: int) -> bool:
         if phase.name == "quiesce":
-            return self.pulse.load.idle
+            return self.loop.load.idle
         if phase.name == "drain":
-            return self.pulse.load.finished
+            return self.loop.load.finished
         return ok >= phase.completed if phase.completed is not None else elapsed_s >= phase.planned_s
 
     def _end(self, phase: PlannedPhase) -> None:
         match phase.name:
             case "quiesce":
                 # One that never came to rest has nothing to be exact about.
-                self._audit("quiesce" if self.pulse.load.idle else "live")
-                self.pulse.load.resume()
+                self._audit("quiesce" if self.loop.load.idle else "live")
+                self.loop.load.resume()
             case "drain":
                 self._audit("drain")
 
@@ -120,34 +116,34 @@ class Trial:
 
     def _audit(self, scope: str) -> None:
         """Ask a target that has a ledger; one that does not answer leaves an event, and the judges miss the rows."""
-        pulse, since_ns = self.pulse, self.pulse.clock_ns()
-        while not self._settled((pulse.clock_ns() - since_ns) / 1e9):
-            pulse.beat()
-            self.sleep(TURN_S)
+        loop, since_ns = self.loop, self.loop.clock.now_ns()
+        while not self._settled((loop.clock.now_ns() - since_ns) / 1e9):
+            loop.tick()
+            self.loop.clock.pass_turn()
         try:
-            if pulse.target.admin is not None:
-                pulse.target.admin.audit(scope)
+            if loop.target.admin is not None:
+                loop.target.admin.audit(scope)
         except AdminGone as error:
-            pulse.recorder.event(pulse.clock_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
+            loop.recorder.event(loop.clock.now_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
 
     def _settled(self, waited_s: float) -> bool:
         """Whether nothing more will come back, as far as we can see."""
         if waited_s < SETTLE_S:
             return False
-        if self.pulse.target.admin is not None or self.pulse.target.metrics_url is None:
+        if self.loop.target.admin is not None or self.loop.target.metrics_url is None:
             return True
         # Samples come once a second, so one of after the last reply is in by now.
-        busy = any(self.pulse.tally.sensors.get(name) for name in ("server.running", "server.waiting"))
+        busy = any(self.loop.stats.sensors.get(name) for name in ("server.running", "server.waiting"))
         return waited_s >= SETTLE_FOREIGN_S or (waited_s >= 2 * SETTLE_S and not busy)
 
     def _wind_up(self) -> None:
         """A run that ends early still heals, lets open replies come in for a moment, and is looked at once more."""
-        pulse = self.pulse
-        pulse.heal()
-        pulse.load.stop(WIND_UP_S)
-        until_ns = pulse.clock_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
-        while not pulse.load.finished and pulse.clock_ns() < until_ns:
-            pulse.beat()
-            self.sleep(TURN_S)
-        if pulse.target.gone() is None:
+        loop = self.loop
+        loop.heal()
+        loop.load.stop(WIND_UP_S)
+        until_ns = loop.clock.now_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
+        while not loop.load.finished and loop.clock.now_ns() < until_ns:
+            loop.tick()
+            self.loop.clock.pass_turn()
+        if loop.target.gone() is None:
             self._audit("live")

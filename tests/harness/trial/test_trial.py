@@ -2,20 +2,21 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.drive.admin import AdminGone
-from harness.drive.load import LoadDied
-from harness.drive.pulse import Pulse
-from harness.drive.stop import Stop
-from harness.drive.switch import Switch
-from harness.drive.trial import Trial
+from harness.live.recorded_stats import RecordedStats
 from harness.plan.timeline import PlannedPhase, timeline
 from harness.record.recorder import Recorder
+from harness.trial.fault_scheduler import FaultScheduler
+from harness.trial.loop import Loop
+from harness.trial.outcome import carry_out
+from harness.trial.ports import AdminGone, LoadDied
+from harness.trial.stop import Stop
 from scenarios.read import read_text
-from tests.harness.drive.test_switch import occurrence
+from tests.harness.trial.test_fault_scheduler import occurrence
 
 NS = 1_000_000_000
 TEXT = """
@@ -27,12 +28,24 @@ load = [{{ id = "chat", rate = "2/s" }}]
 """
 
 
+TURN_NS = 100_000_000
+
+
 class FakeClock:
+    """Time passes by turns alone; `at` holds what happens when a second of the run has come."""
+
     def __init__(self) -> None:
         self.ns = 1000 * NS
+        self.at: dict[int, Any] = {}
 
-    def __call__(self) -> int:
+    def now_ns(self) -> int:
         return self.ns
+
+    def pass_turn(self) -> None:
+        self.ns += TURN_NS
+        second = (self.ns // NS) - 1000
+        if second in self.at:
+            self.at.pop(second)()
 
 
 class FakeLoad:
@@ -63,7 +76,7 @@ class FakeLoad:
 
     def resume(self) -> None:
         self.did.append("resume")
-        self._last_ns, self.idle = self.clock(), False
+        self._last_ns, self.idle = self.clock.ns, False
 
     def stop(self, drain_s: float) -> None:
         self.did.append("stop")
@@ -71,9 +84,9 @@ class FakeLoad:
         self.finished = True
 
     def tick(self) -> None:
-        if self.dies_at_s is not None and self.clock() >= (1000 + self.dies_at_s) * NS:
+        if self.dies_at_s is not None and self.clock.ns >= (1000 + self.dies_at_s) * NS:
             raise LoadDied("killed", -9)
-        while self._last_ns is not None and self.clock() - self._last_ns >= NS:
+        while self._last_ns is not None and self.clock.ns - self._last_ns >= NS:
             self._last_ns += NS
             self._n += 1
             name, sent_ns = f"r{self._n}", self._last_ns - NS // 2
@@ -88,10 +101,10 @@ class FakeAdmin:
         self.state: list[dict[str, Any]] = []
         self.down = False
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         if self.down:
             raise AdminGone("no answer")
-        self.did.append("beat")
+        self.did.append("heartbeat")
 
     def audit(self, scope: str) -> list[dict[str, Any]]:
         self.did.append(f"audit {scope}")
@@ -118,8 +131,11 @@ class FakeTarget:
         self.admin = FakeAdmin()
         self.dead: str | None = None
 
-    def tick(self) -> None:
+    def tick(self, now_ns: int) -> None:
         pass
+
+    def exit_code(self) -> int | None:
+        return None
 
     def gone(self) -> str | None:
         return self.dead
@@ -129,33 +145,33 @@ class Bench:
     def __init__(self, tmp_path: Path, more: str = "", extra: str = "") -> None:
         self.scenario = read_text(TEXT.format(more=more) + extra).scenario
         self.clock = FakeClock()
-        self.recorder = Recorder(tmp_path, self.clock())
+        self.recorder = Recorder(tmp_path, self.clock.ns)
         self.load = FakeLoad(self.recorder, self.clock)
         self.target = FakeTarget()
         self.stop = Stop()
-        self.pulse = Pulse(
-            self.scenario, tmp_path, self.recorder, self.target, self.load,  # type: ignore[arg-type]
-            Switch([], self.target.admin), self.stop, self.clock,
+        self.loop = Loop(
+            self.scenario, tmp_path, self.recorder, self.clock, self.target, self.load,  # type: ignore[arg-type]
+            RecordedStats(self.recorder), FaultScheduler([], self.target.admin), self.stop,
         )  # fmt: skip
-        self.at: dict[int, Any] = {}
+        self.at = self.clock.at
         self.shown: Counter[str] = Counter()
+        self.said: list[str] = []
 
     def run(self) -> Any:
-        def show(phase: PlannedPhase, elapsed_s: float) -> None:
+        def show(loop: Loop, phase: PlannedPhase, elapsed_s: float) -> None:
             self.shown[phase.name] += 1
 
-        def sleep(seconds: float) -> None:
-            self.clock.ns += int(seconds * NS)
-            second = (self.clock.ns // NS) - 1000
-            if second in self.at:
-                self.at.pop(second)()
-
-        reason = Trial(self.pulse, timeline(self.scenario), show, sleep).run()
+        plan: Any = SimpleNamespace(phases=timeline(self.scenario))
+        reason = carry_out(plan, self.loop, show, self.said.append)
         self.recorder.pump()
         return reason
 
     def phases(self) -> list[tuple[str, int, str | None]]:
         rows = self.recorder._connection.execute("SELECT name, n, ended_by FROM phase ORDER BY start_ns, rowid")
+        return [tuple(row) for row in rows]
+
+    def events(self, proc: str) -> list[tuple[str, float | None]]:
+        rows = self.recorder._connection.execute("SELECT kind, value FROM event WHERE proc = ?", (proc,))
         return [tuple(row) for row in rows]
 
 
@@ -220,15 +236,16 @@ def test_dead_server_ends_the_run_as_died(bench):
     reason = trial.run()
     assert (reason.by, trial.phases()[-1][2]) == ("died", "died")
     assert "audit live" not in trial.target.admin.did
+    assert trial.events("server") == [("exit", None)]
+    assert trial.events("harness") == [("ended_by_died", None)]
 
 
 def test_dead_load_process_is_told_apart_and_its_phase_ends_as_died(bench):
     trial = bench()
     trial.load.dies_at_s = 8
-    with pytest.raises(LoadDied):
-        trial.run()
-    trial.recorder.pump()
+    assert trial.run().by == "died"
     assert trial.phases()[-1] == ("trial", 0, "died")
+    assert trial.events("load") == [("exit", -9.0)]
 
 
 def test_abort_rule_ends_the_run(bench):
@@ -248,9 +265,9 @@ def test_wall_limit_ends_the_run(bench):
 def rest_s(trial: Bench, gauge: float, idle_at_s: int | None) -> float:
     """How long the drain took, with a foreign target whose gauge of running requests is idle from that second on."""
     trial.target.admin, trial.target.metrics_url = None, "http://127.0.0.1:1/metrics"
-    trial.pulse.tally.sensors["server.running"] = gauge
+    trial.loop.stats.sensors["server.running"] = gauge
     if idle_at_s is not None:
-        trial.at[idle_at_s] = lambda: trial.pulse.tally.sensors.update({"server.running": 0.0})
+        trial.at[idle_at_s] = lambda: trial.loop.stats.sensors.update({"server.running": 0.0})
     assert trial.run() is None
     query = "SELECT start_ns, end_ns FROM phase WHERE name = 'drain'"
     start_ns, end_ns = trial.recorder._connection.execute(query).fetchone()
@@ -271,7 +288,7 @@ def test_foreign_target_is_given_time_to_give_back_what_its_clients_left(bench, 
 
 def test_server_that_restarts_as_the_trial_ends_is_healed_when_it_answers_again(bench):
     trial = bench()
-    trial.pulse.switch = Switch([occurrence("oom", at_s=0.0)], trial.target.admin)
+    trial.loop.faults = FaultScheduler([occurrence("oom", at_s=0.0)], trial.target.admin)
     trial.target.admin.state = [{"id": "oom", "n": 0, "state": "armed", "first_ns": None}]
     trial.at[12] = lambda: setattr(trial.target.admin, "down", True)  # the trial ends a second later
     trial.at[14] = lambda: setattr(trial.target.admin, "down", False)

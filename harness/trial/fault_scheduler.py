@@ -18,7 +18,7 @@ OVER = ("healed", "cleaned", "invalid", GONE)
 
 
 class Injector(Protocol):
-    """The part of the admin port that a switch needs."""
+    """The part of the admin port that a fault scheduler needs."""
 
     def arm(self, spec: FaultSpec) -> None:
         """Arm one occurrence."""
@@ -33,7 +33,7 @@ class Injector(Protocol):
         ...
 
 
-class Switch:
+class FaultScheduler:
     """`tick` it a few times a second during the trial; `heal_all` at its end."""
 
     def __init__(self, occurrences: Sequence[Occurrence], injector: Injector) -> None:

@@ -1,4 +1,4 @@
-from harness.drive.abort import AbortWatch
+from harness.trial.abort import AbortWatch
 from scenarios.expr import parse_abort
 
 NS = 1_000_000_000

@@ -13,7 +13,7 @@ PACKAGES = ("torch", "locust", "gevent", "requests", "numpy", "scipy", "starlett
 MALLOC = ("MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD")
 
 
-def surroundings(plan: Plan) -> dict[str, str]:
+def environment(plan: Plan) -> dict[str, str]:
     """Key and value, as text. What this machine does not have is left out."""
     found = {
         "run_id": plan.run_id,

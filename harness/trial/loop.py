@@ -1,24 +1,21 @@
-"""What must happen all the time while a trial runs, whatever phase it is in: one `beat` a few times a second.
+"""The loop of a trial: what happens at every tick, whatever phase it is in.
 
-news of our children -> history grows -> figures -> heartbeat -> faults due -> reasons to end early
+news of the target -> news of the load -> history and figures grow -> heartbeat, faults due -> reasons to end early
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.drive.abort import AbortWatch
-from harness.drive.admin import AdminGone
-from harness.drive.load import LoadProcess
-from harness.drive.stop import Stop
-from harness.drive.switch import Switch
-from harness.drive.tally import Tally
-from harness.drive.target import Target
 from harness.record.recorder import Recorder
+from harness.trial.abort import AbortWatch
+from harness.trial.fault_scheduler import FaultScheduler
+from harness.trial.live_stats import LiveStats
+from harness.trial.ports import AdminGone, Clock, Load, Target
+from harness.trial.stop import Stop
 from scenarios.schema import Scenario
 
-PUMP_EVERY_NS = 500_000_000
+FAULTS_EVERY_NS = 250_000_000
 HEARTBEAT_EVERY_NS = 2_000_000_000
 DISK_LOOK_EVERY_NS = 5_000_000_000
 
@@ -33,22 +30,22 @@ class Reason:
 
 
 @dataclass
-class Pulse:
-    """Holds everything that lives through all phases."""
+class Loop:
+    """Holds everything that lives through all phases of one trial."""
 
     scenario: Scenario
     directory: Path
     recorder: Recorder
+    clock: Clock
     target: Target
-    load: LoadProcess
-    switch: Switch
+    load: Load
+    stats: LiveStats
+    faults: FaultScheduler
     stop: Stop
-    clock_ns: Callable[[], int] = time.monotonic_ns
-    trial_since_ns: int | None = None
-    """When the trial began; faults are due from then on. Filled by the trial, None again once faults are over."""
     on_new_pid: Callable[[int], None] = lambda pid: None
     """Told when a restart has given the server another process."""
-    tally: Tally = field(init=False)
+    trial_since_ns: int | None = None
+    """When the trial began; faults are due from then on. Filled by the phases, None again once faults are over."""
     _abort: AbortWatch = field(init=False)
     _due_ns: dict[str, int] = field(default_factory=dict)
     _trouble: str | None = None
@@ -56,17 +53,14 @@ class Pulse:
     """Faults are over, and the server has not heard it yet."""
 
     def __post_init__(self) -> None:
-        self.tally = Tally(self.recorder.path)
         self._abort = AbortWatch(self.scenario.aborts)
 
-    def beat(self) -> Reason | None:
-        """Once round. Raises LoadDied, HistoryFull."""
-        now_ns = self.clock_ns()
-        self._follow_target()
+    def tick(self) -> Reason | None:
+        """Go round once. Raises LoadDied, HistoryFull."""
+        now_ns = self.clock.now_ns()
+        self._follow_target(now_ns)
         self.load.tick()
-        if self._due("pump", now_ns, PUMP_EVERY_NS):
-            self.recorder.pump()
-            self.tally.refresh(now_ns - self.recorder.start_ns, bool(self.switch.active))
+        self.stats.refresh(now_ns, bool(self.faults.active))
         if self.target.admin is not None:
             self._inject(now_ns)
         return self._reason(now_ns)
@@ -76,25 +70,25 @@ class Pulse:
         self.trial_since_ns = None
         if self.target.admin is not None:
             self._healing = True
-            self._inject(self.clock_ns())
+            self._inject(self.clock.now_ns())
 
-    def _follow_target(self) -> None:
+    def _follow_target(self, now_ns: int) -> None:
         before = self.target.pid
-        self.target.tick()
+        self.target.tick(now_ns)
         if self.target.pid is not None and self.target.pid != before:
             self.on_new_pid(self.target.pid)
 
     def _inject(self, now_ns: int) -> None:
-        """Heartbeat and faults. A server that does not answer is noted once and asked again at the next beat."""
+        """Heartbeat and faults. A server that does not answer is noted once and asked again at the next tick."""
         assert self.target.admin is not None
         try:
             if self._due("heartbeat", now_ns, HEARTBEAT_EVERY_NS):
-                self.target.admin.beat()
+                self.target.admin.heartbeat()
                 self._trouble = None
-            if self.trial_since_ns is not None and self._due("switch", now_ns, PUMP_EVERY_NS // 2):
-                self.switch.tick((now_ns - self.trial_since_ns) / 1e9)
+            if self.trial_since_ns is not None and self._due("faults", now_ns, FAULTS_EVERY_NS):
+                self.faults.tick((now_ns - self.trial_since_ns) / 1e9)
             if self._healing:
-                self.switch.heal_all()
+                self.faults.heal_all()
                 self._healing = False
         except AdminGone as error:
             if self._trouble is None:
@@ -108,8 +102,9 @@ class Pulse:
         if (gone := self.target.gone()) is not None:
             return Reason("died", gone)
         if self.load.breaker is not None:
-            return Reason("abort", f"the load spared the target: {self.load.breaker}")
-        if (rule := self._abort.tick(now_ns, self.tally.figures())) is not None:
+            return Reason("abort", f"the load stopped itself: {self.load.breaker}")
+        # Figures are worked out only for a scenario that has rules about them: a virtual day has 345,600 ticks.
+        if self._abort.rules and (rule := self._abort.tick(now_ns, self.stats.figures())) is not None:
             return Reason("abort", rule)
         return self._over_limits(now_ns)
 

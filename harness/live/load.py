@@ -6,29 +6,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.drive.child import Child, ChildDied, describe
-from harness.drive.target import Target
+from harness.live.child import Child, ChildDied, describe
+from harness.live.target import LiveTarget
 from harness.load.breaker import UNLIMITED
 from harness.plan.canary import canaries_of
 from harness.plan.plan import Plan
+from harness.trial.ports import LoadDied
 from scenarios.rules_target import is_remote
 from scenarios.schema import Scenario
 
 READY_S = 60.0
 
 
-class LoadDied(Exception):
-    """The load process ended or broke; the run can't be called a trial of the target. `code` is None if it lives."""
-
-    def __init__(self, text: str, code: int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-
-
 class LoadProcess:
     """Started when made, silent until `begin`."""
 
-    def __init__(self, plan: Plan, target: Target, directory: Path) -> None:
+    def __init__(self, plan: Plan, target: LiveTarget, directory: Path) -> None:
         config = directory / "load.json"
         config.write_text(json.dumps(load_config(plan, target, directory), indent=1))
         self._child = Child("load", [sys.executable, "-m", "harness.load", str(config)], directory / "load.log")
@@ -94,7 +87,7 @@ class LoadProcess:
                 raise LoadDied(f"the load process broke: {line.get('failure')}")
 
 
-def load_config(plan: Plan, target: Target, directory: Path) -> dict[str, Any]:
+def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, Any]:
     """What `python -m harness.load` reads."""
     scenario = plan.scenario
     config: dict[str, Any] = {

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from harness.drive.admin import Admin
-from harness.drive.child import Child, ChildDied, describe
-from harness.drive.preflight import Answer, NotReady, TargetProblem, first_answer
+from harness.live.admin import Admin
+from harness.live.child import Child, ChildDied, describe
+from harness.live.preflight import Answer, NotReady, TargetProblem, first_answer
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
 from harness.plan.target_policy import refused_command
 from harness.telemetry.listeners import listener, port_of
 from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from harness.telemetry.proc import read_process
+from harness.trial.ports import Target
 from scenarios.target import Target as Settings
 
 ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name
@@ -31,38 +32,19 @@ STOP_GRACE_S = 20.0
 METRICS_S = 5.0
 
 
-class Target(Protocol):
+class LiveTarget(Target, Protocol):
     """Started when made, or found running; `stop` gives back what we started."""
 
     url: str
     model: str
     api: str
     """completions | chat"""
-    metrics_url: str | None
-    admin: Admin | None
     wants_done: bool
     """False: its streams end without [DONE]."""
     leave_out: tuple[str, ...]
     """Fields of a request that it refuses."""
     notes: tuple[str, ...]
     """What is odd about it, for people."""
-
-    @property
-    def pid(self) -> int | None:
-        """The process that serves now; None when we can't know."""
-        ...
-
-    def tick(self) -> None:
-        """Take news from our child (a restart)."""
-        ...
-
-    def gone(self) -> str | None:
-        """Why it will never serve again, as far as we can see; None while it may."""
-        ...
-
-    def exit_code(self) -> int | None:
-        """Of the process that we started; None while it runs, or when we started none."""
-        ...
 
     def facts(self) -> dict[str, str]:
         """What is known of it, for table meta."""
@@ -73,7 +55,7 @@ class Target(Protocol):
         ...
 
 
-def start(plan: Plan, directory: Path, *, allow_command: bool) -> Target:
+def start(plan: Plan, directory: Path, *, allow_command: bool) -> LiveTarget:
     """Start or find the target and see it answer one request. Raises TargetProblem with one clear line."""
     kind = plan.scenario.target.kind
     if kind == "builtin":
@@ -112,7 +94,7 @@ class Builtin:
     def pid(self) -> int | None:
         return self._pid
 
-    def tick(self) -> None:
+    def tick(self, now_ns: int) -> None:
         for line in self._child.heard():
             if line.get("e") == "ready":
                 self._pid = int(line["pid"])
@@ -155,7 +137,7 @@ class Remote:
     def pid(self) -> int | None:
         return self._pid
 
-    def tick(self) -> None:
+    def tick(self, now_ns: int) -> None:
         return
 
     def gone(self) -> str | None:
@@ -205,7 +187,7 @@ class Command:
     def pid(self) -> int | None:
         return self._pid
 
-    def tick(self) -> None:
+    def tick(self, now_ns: int) -> None:
         self._child.heard()
 
     def gone(self) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.drive.child import Child, ChildDied
+from harness.live.child import Child, ChildDied
 
 ECHO = """
 import json, sys
@@ -66,7 +66,7 @@ def test_harness_killed_without_a_word_leaves_no_orphan(tmp_path):
 import sys
 sys.path.insert(0, {os.getcwd()!r})
 from pathlib import Path
-from harness.drive.child import Child
+from harness.live.child import Child
 toy = Child("toy", [sys.executable, "-c", {ECHO!r}], Path({str(tmp_path / "toy.log")!r}))
 toy.wait_for("ready", 20)
 print(toy.pid, flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.drive.load import load_config
+from harness.live.load import load_config
 from harness.load.breaker import UNLIMITED
 from harness.load.config import LoadConfig, parse_config
 from harness.plan.plan import make

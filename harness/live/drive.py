@@ -1,0 +1,135 @@
+"""A trial in real time: real processes, real HTTP. Everything started here is ended here, however it goes.
+
+reference -> recorder -> target -> load process -> sampler -> phases -> all of it back in reverse -> twins
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from harness.live import target as targets
+from harness.live.load import LoadProcess
+from harness.live.recorded_stats import RecordedStats
+from harness.live.reference import compute_reference
+from harness.live.target import LiveTarget
+from harness.live.twins import compare_twins
+from harness.plan.occurrences import Occurrence
+from harness.plan.plan import Plan
+from harness.record.recorder import Recorder
+from harness.telemetry.sampler import Sampler
+from harness.trial.fault_scheduler import FaultScheduler
+from harness.trial.loop import Loop, Reason
+from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
+from harness.trial.ports import AdminGone
+from harness.trial.stop import Stop
+
+TURN_S = 0.1
+
+
+class WallClock:
+    """CLOCK_MONOTONIC; a turn is a tenth of a second."""
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def pass_turn(self) -> None:
+        time.sleep(TURN_S)
+
+
+def drive(
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    stop: Stop,
+    show: Show,
+    say: Say,
+    *,
+    allow_command: bool = False,
+) -> Ending:
+    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of.
+    `allow_command`: the scenario's own program may be started.
+
+    Raises TargetProblem, ReferenceFailed or LoadDied before any load was sent.
+    """
+    exact = "exact" in plan.capabilities
+    reference = compute_reference(plan, directory, say) if exact else None
+    recorder = Recorder(directory, time.monotonic_ns(), reference)
+
+    def trial() -> Reason | None:
+        early = _trial(plan, hidden, directory, recorder, stop, show, say, allow_command)
+        if exact and (early is None or early.by != "signal"):
+            compare_twins(plan, recorder, say)
+        return early
+
+    return recorded(plan, recorder, {}, say, trial)
+
+
+def _trial(
+    plan: Plan,
+    hidden: Sequence[Occurrence],
+    directory: Path,
+    recorder: Recorder,
+    stop: Stop,
+    show: Show,
+    say: Say,
+    allow_command: bool,
+) -> Reason | None:
+    with ExitStack() as started:
+        say(f"starting the target ({plan.scenario.target.kind})")
+        target = targets.start(plan, directory, allow_command=allow_command)
+        started.callback(_stop, target, recorder)
+        for note in target.notes:
+            say(f"about this target: {note}")
+        for key, value in target.facts().items():
+            recorder.meta(f"target.{key}", value)
+        load = LoadProcess(plan, target, directory)
+        started.callback(load.kill)
+        sampler = _sampler(plan, directory, recorder, target, load)
+        started.callback(sampler.stop)
+        faults, stats = _faults(plan, hidden, target), RecordedStats(recorder)
+        loop = Loop(plan.scenario, directory, recorder, WallClock(), target, load, stats, faults, stop)
+        loop.on_new_pid = lambda pid: sampler.watch("server", pid)
+        sampler.start()
+        early = carry_out(plan, loop, show, say)
+        sampler.unwatch("load")
+        sampler.unwatch("server")
+        return early
+
+
+def _stop(target: LiveTarget, recorder: Recorder) -> None:
+    """Say it first, so that the judges can tell an end that we asked for from a death."""
+    if target.gone() is None:
+        recorder.event(time.monotonic_ns(), "harness", "target_stop", None, "asked to end by the harness")
+    target.stop()
+
+
+def _sampler(plan: Plan, directory: Path, recorder: Recorder, target: LiveTarget, load: LoadProcess) -> Sampler:
+    sampler = Sampler(recorder, directory, target.metrics_url, plan.scenario.target.metrics_preset)
+    sampler.watch("harness", os.getpid())
+    sampler.watch("load", load.pid)
+    if target.pid is not None:
+        sampler.watch("server", target.pid)
+    else:
+        sampler.absent("server", "the target's process is not known: give target.pid")
+    return sampler
+
+
+def _faults(plan: Plan, hidden: Sequence[Occurrence], target: LiveTarget) -> FaultScheduler:
+    """A target that can't be armed has a plan without faults."""
+    occurrences = (*plan.occurrences, *hidden) if target.admin is not None else ()
+    return FaultScheduler(occurrences, target.admin or _Nobody())
+
+
+class _Nobody:
+    """The injector of a target that has none."""
+
+    def arm(self, spec: object) -> None:
+        raise AdminGone("this target can't be armed")
+
+    def heal(self, fault: str) -> None:
+        raise AdminGone("this target can't be armed")
+
+    def states(self) -> list[dict[str, object]]:
+        return []
