@@ -4,13 +4,13 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 from faults import Faults, FaultSpec, NullFaults
+from runtime.config import EngineConfig, read_engine_config
 from runtime.contract.registry import ContractKey
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
@@ -26,7 +26,6 @@ from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
 from runtime.engine import Engine
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
-from runtime.knobs import Knobs, limits_of, read_knobs
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.pools import Pools
@@ -61,7 +60,7 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
 
     `armed` are faults that shall be there before the weights are read.
     """
-    knobs = read_knobs(engine)
+    knobs = read_engine_config(engine)
     keep_freed_memory()
     compute_alone()
     directory = Path(knobs.model) if knobs.model is not None else default_model()
@@ -71,7 +70,8 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
     if armed:
         env.faults.arm(armed)
     if knobs.kv_blocks == 0:
-        knobs = replace(knobs, kv_blocks=_blocks_that_fit(knobs, config, MemInfo(env).free_bytes()))
+        blocks = _blocks_that_fit(knobs, config, MemInfo(env).free_bytes())
+        knobs = knobs.model_copy(update={"kv_blocks": blocks})
     digest = weights_digest(directory)
     pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=digest)
     segments = TorchSegments()
@@ -86,7 +86,7 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
 
 
-def _blocks_that_fit(knobs: Knobs, config: DecoderConfig, free_bytes: int | None) -> int:
+def _blocks_that_fit(knobs: EngineConfig, config: DecoderConfig, free_bytes: int | None) -> int:
     """What `kv_blocks = 0` comes to: a share of what the device says is free. Raises ValueError when that is none."""
     if free_bytes is None:
         raise ValueError("kv_blocks = 0 takes what is free, and this device can't say how much that is; give a number")
@@ -98,7 +98,7 @@ def _blocks_that_fit(knobs: Knobs, config: DecoderConfig, free_bytes: int | None
     return min(left // one, most)
 
 
-def _step_space(knobs: Knobs, config: DecoderConfig, env: Env, segments: TorchSegments) -> StepSpace:
+def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> StepSpace:
     """The device's pools, for the largest step that these knobs allow."""
     tokens = knobs.token_budget + PAD  # exact mode pads
     scratch = scratch_bytes(config, min(config.context_max, knobs.kv_blocks * knobs.block_tokens))
@@ -110,11 +110,11 @@ def _step_space(knobs: Knobs, config: DecoderConfig, env: Env, segments: TorchSe
     return StepSpace(config, segments, device_pools(env, segments, sizes, poison=_poison(knobs, segments)), scratch)
 
 
-def _poison(knobs: Knobs, segments: TorchSegments) -> Callable[[str], Filler] | None:
+def _poison(knobs: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
     return segments.filler if knobs.poison else None
 
 
-def _env(knobs: Knobs, mailbox: Mailbox, witness: EventSink) -> Env:
+def _env(knobs: EngineConfig, mailbox: Mailbox, witness: EventSink) -> Env:
     clock = WallClock()
     faults: Faults | NullFaults = NullFaults()
     if knobs.faults:
@@ -135,7 +135,7 @@ class Runtime:
 
     def __init__(
         self,
-        knobs: Knobs,
+        knobs: EngineConfig,
         env: Env,
         mailbox: Mailbox,
         pool: PagedPool,
@@ -189,7 +189,7 @@ class Runtime:
             _poison(knobs, segments),
         )
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
-        self._engine = Engine(self.env, device, pool, sink, self.mailbox, limits_of(knobs), bounds, swap)
+        self._engine = Engine(self.env, device, pool, sink, self.mailbox, knobs.limits, bounds, swap)
         self._device = device
         mover = SpanMover(segments.move)
         if swap is not None:
@@ -249,7 +249,7 @@ class Runtime:
             raise
 
 
-def _info(knobs: Knobs, directory: Path, digest: str) -> dict[str, object]:
+def _info(knobs: EngineConfig, directory: Path, digest: str) -> dict[str, object]:
     return {
         "model": directory.name,
         "model_directory": str(directory),

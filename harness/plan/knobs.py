@@ -2,19 +2,31 @@
 
 from typing import Any
 
-from runtime.knobs import KnobProblems, read_knobs
+from pydantic import ValidationError
+
+from runtime.config import ConfigProblems, EngineConfig, Seconds
+from runtime.config_errors import problems
 from scenarios.target import Target
 
-OF_THE_SERVER = ("request_timeout_s", "health_stall_s")
+
+class Knobs(EngineConfig):
+    """What a scenario may set: all of the engine's settings, and some of the server's."""
+
+    request_timeout_s: Seconds | None = None
+    health_stall_s: Seconds | None = None
+
+
+OF_THE_SERVER = frozenset(Knobs.model_fields) - frozenset(EngineConfig.model_fields)
 
 
 def server_tables(target: Target) -> dict[str, dict[str, Any]]:
-    """The config of `python -m runtime.server`. Raises KnobProblems with everything that is wrong."""
-    engine: dict[str, object] = {name: value for name, value in target.knobs.items() if name not in OF_THE_SERVER}
-    server = {name: value for name, value in target.knobs.items() if name in OF_THE_SERVER}
-    wrong = [name for name, value in server.items() if isinstance(value, bool | str) or value <= 0]
-    if wrong:
-        raise KnobProblems("; ".join(f"{name} = {server[name]!r}: give a number of seconds above 0" for name in wrong))
-    if target.model is not None:
-        engine["model"] = target.model
-    return {"server": dict(server), "engine": read_knobs(engine).to_json()}
+    """The config of `python -m runtime.server`. Raises ConfigProblems with everything that is wrong."""
+    given = dict(target.knobs) | ({"model": target.model} if target.model is not None else {})
+    try:
+        knobs = Knobs.model_validate(given)
+    except ValidationError as error:
+        raise ConfigProblems(problems(error, Knobs.model_fields)) from None
+    return {
+        "server": knobs.model_dump(mode="json", include=set(OF_THE_SERVER), exclude_none=True),
+        "engine": knobs.model_dump(mode="json", exclude=set(OF_THE_SERVER)),
+    }

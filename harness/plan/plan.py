@@ -17,7 +17,7 @@ from harness.plan.occurrences import Occurrence, occurrences
 from harness.plan.served import LIVE, LIVE_ONLY, refused_fault, unserved
 from harness.plan.timeline import PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance
-from runtime.knobs import KnobProblems
+from runtime.config import ConfigProblems
 from scenarios.arrivals import Forecast, forecast
 from scenarios.fault import Completed
 from scenarios.problems import Problem, ScenarioProblems
@@ -187,8 +187,8 @@ def _refused_knobs(document: Document) -> list[Problem]:
         return []
     try:
         server_tables(target)
-    except KnobProblems as error:
-        return [document.source.problem(("target", "knobs"), text) for text in str(error).split("; ")]
+    except ConfigProblems as error:
+        return [document.source.problem(("target", "knobs"), text) for text in error.problems]
     if document.scenario.drive == "virtual" and target.knobs.get("kv_blocks") == 0:
         rule = "kv_blocks = 0 asks this machine how many fit, and a virtual run must be the same on every machine"
         return [document.source.problem(("target", "knobs", "kv_blocks"), rule, f"give a number, or {LIVE}")]

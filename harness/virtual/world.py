@@ -19,6 +19,7 @@ from harness.virtual.crowd import Crowd
 from harness.virtual.leapt import LeapNews
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
+from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
 from runtime.core.edge import Mailbox
 from runtime.core.env import Env
@@ -33,7 +34,6 @@ from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
-from runtime.knobs import limits_of, read_knobs
 from runtime.leap import Leap, Scripts
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
@@ -63,7 +63,7 @@ class World:
     ) -> None:
         scenario = plan.scenario
         tables = server_tables(scenario.target)
-        knobs = read_knobs(tables["engine"])
+        knobs = read_engine_config(tables["engine"])
         self.time = VirtualTime()
         self.rows = rows
         self.faults = Faults(catalogue(), self.time.now_ns, rows.fire, rows.fault)
@@ -80,7 +80,7 @@ class World:
         costs = self._costs(table, plan, slowing)
         host = HostBytes(HOST_BYTES)
         mover = SimMover(host, "io", model.rows, pool.plane)
-        limits = limits_of(knobs)
+        limits = knobs.limits
         # Only its launches take memory: what leaps over many steps while no fault is armed has no need to.
         shape = ModelShape(
             blocks=knobs.kv_blocks + 1,
