@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from faults.spec import NET_BEYOND_FOR_S, Do, SpecError, parse_do
-from scenarios.load import Identity
+from scenarios.load import Identifier
 from scenarios.phases import time_or_table
 from scenarios.types import (
     ByteSize,
@@ -117,7 +117,7 @@ def _ttl(data: dict[str, Any]) -> float:
 class Fault(ScenarioTable):
     """One break and what it permits."""
 
-    id: Identity
+    id: Identifier
     do: Annotated[str, AfterValidator(_do), Field(json_schema_extra={"examples": ["device.launch: hang 20s"]})]
     """"point: action [argument]"; `seatrial faults` lists them."""
     place: Literal["before", "after", "in_flight"] = "before"

@@ -30,7 +30,7 @@ def _cancel_at(text: str) -> str:
     return text
 
 
-Identity = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 
 
@@ -68,7 +68,7 @@ def _distribution_default(
 class Load(ScenarioTable):
     """One stream of requests."""
 
-    id: Identity
+    id: Identifier
     probe: bool = False
     """A small stream of constant rate and size, on which drift is judged."""
     group: NonEmptyStr | None = None

@@ -1,7 +1,7 @@
 """night.html and night.md, from one model: a number cannot differ between them (a test compares them)."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
@@ -11,9 +11,8 @@ from harness.nightly import junit
 from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, TREND_NIGHTS, Figure, Night
 from harness.nightly.trial import Trial
 from harness.report import figures
-from harness.report.html import policy
-from harness.report.markdown import BYTES_MAX, MARKS
-from harness.report.sanitise import clean
+from harness.report.html import page_template, policy
+from harness.report.markdown import MARKS, ROWS_MAX, bounded, folded, table
 from harness.report.sanitise import markdown as safe
 
 TREND_WIDTH, TREND_HEIGHT = 110, 22
@@ -45,11 +44,7 @@ def write(night: Night, folder: Path) -> tuple[Path, ...]:
 
 def html(night: Night, folder: Path) -> str:
     """One file that opens offline. `folder`: where it will lie, for its links to the trials' own reports."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
-
-    def harmless(value: object) -> object:
-        return value if isinstance(value, Markup) else clean(value)
 
     def link(trial: Trial) -> str | None:
         if trial.run_dir is None:
@@ -57,8 +52,7 @@ def html(night: Night, folder: Path) -> str:
         return quote(os.path.relpath(Path(trial.run_dir) / "report.html", folder.absolute()))
 
     style = files("harness.report").joinpath("report.css").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined)
-    environment.filters |= {
+    filters: dict[str, Callable[..., object]] = {
         "commits": commits,
         "label": label,
         "link": link,
@@ -69,7 +63,7 @@ def html(night: Night, folder: Path) -> str:
         "trend": lambda figure: Markup(trend(figure)),  # noqa: S704  nothing but numbers
     }
     template = files("harness.nightly").joinpath("night.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(
+    return page_template(template, filters).render(
         n=night,
         lead=lead(night),
         median_nights=MEDIAN_NIGHTS,
@@ -116,9 +110,8 @@ def markdown(night: Night) -> str:
         ),
     ]
     if night.figures:
-        body = _figures(night.figures)
-        parts.append(f"<details><summary>{len(night.figures)} figures</summary>\n\n{body}\n\n</details>")
-    return _bounded(parts)
+        parts.append(folded(f"{len(night.figures)} figures", _figures(night.figures)))
+    return bounded(parts, "night.html")
 
 
 def lead(night: Night) -> str:
@@ -197,27 +190,14 @@ def _figures(rows: Sequence[Figure]) -> str:
             row.nights,
             ratio(row.ratio),
         )
-        for row in rows[:FIGURES_SHOWN]
+        for row in rows
     ]
-    more = f"\n\nand {len(rows) - FIGURES_SHOWN} more in night.html" if len(rows) > FIGURES_SHOWN else ""
-    return _table(("scenario", "figure", "tonight", "last", "median", "of nights", "ratio"), shown) + more
+    return _table(("scenario", "figure", "tonight", "last", "median", "of nights", "ratio"), shown, FIGURES_SHOWN)
 
 
 def _mark(state: State | None) -> str:
     return figures.MISSING if state is None else f"{MARKS[state]} {str(state).replace('_', ' ')}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *([safe(cell) or figures.MISSING for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _bounded(parts: Sequence[str]) -> str:
-    """Whole parts, as many as fit."""
-    kept, left = "", BYTES_MAX - 200
-    for part in parts:
-        size = len(part.encode("utf-8", "backslashreplace")) + 2
-        if size > left:
-            return f"{kept}The rest is too long for this page: see night.html.\n"
-        kept, left = f"{kept}{part}\n\n", left - size
-    return kept
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]], rows_max: int = ROWS_MAX) -> str:
+    return table(head, rows, rows_max, "night.html")

@@ -22,8 +22,8 @@ def lines(report: Report) -> list[str]:
         for judged in report.judges
         if judged.state is state and judged.level is Level.REQUIRED
     ]
-    if report.standing.because:
-        return [_line(f"{report.identity.scenario}: no verdict", report.standing.because)]
+    if report.verdict.because:
+        return [_line(f"{report.identity.scenario}: no verdict", report.verdict.because)]
     shown = told if len(told) <= LINES_MAX else told[: LINES_MAX - 1]
     commands = [_line(f"{judged.state} {judged.name}", _message(report, judged)) for judged in shown]
     if len(told) > len(shown):

@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from assertions.judges.tokens import TWIN
-from harness.report.source import Source
+from harness.report.figures import S_PER_NS
+from harness.report.source import RunFiles
 
-NS = 1e-9
 TICKS_MAX = 600  # fired ticks and canary dots per lane; more would fall on one pixel
 
 
@@ -39,40 +39,45 @@ class CanaryDot:
     request: str
 
 
-def phase_bands(source: Source) -> tuple[PhaseBand, ...]:
+def phase_bands(source: RunFiles) -> tuple[PhaseBand, ...]:
     """A phase that never ended is drawn to the last moment that anything was recorded for."""
     return tuple(
         PhaseBand(
             phase.name,
             phase.n,
-            phase.start_ns * NS,
-            (source.history.end_ns if phase.end_ns is None else phase.end_ns) * NS,
+            phase.start_ns * S_PER_NS,
+            (source.history.end_ns if phase.end_ns is None else phase.end_ns) * S_PER_NS,
             phase.ended_by,
         )
         for phase in source.history.phases
     )
 
 
-def fault_bands(source: Source) -> tuple[FaultBand, ...]:
+def fault_bands(source: RunFiles) -> tuple[FaultBand, ...]:
     return tuple(
         FaultBand(
-            fault.id, fault.n, fault.arm_ns * NS, _seconds(fault.first_ns), _seconds(fault.heal_ns), fault.healed_by
+            fault.id,
+            fault.n,
+            fault.arm_ns * S_PER_NS,
+            _seconds(fault.first_ns),
+            _seconds(fault.heal_ns),
+            fault.healed_by,
         )
         for fault in sorted(source.history.faults, key=lambda fault: fault.arm_ns or 0)
         if fault.arm_ns is not None
     )
 
 
-def fires(source: Source) -> tuple[tuple[str, tuple[float, ...]], ...]:
+def fires(source: RunFiles) -> tuple[tuple[str, tuple[float, ...]], ...]:
     ticks: dict[str, list[float]] = defaultdict(list)
     for fire in source.history.fires:
-        ticks[fire.fault].append(fire.t_ns * NS)
+        ticks[fire.fault].append(fire.t_ns * S_PER_NS)
     return tuple(
         (fault, tuple(times[index] for index in _thinned([False] * len(times)))) for fault, times in ticks.items()
     )
 
 
-def canaries(source: Source) -> tuple[CanaryDot, ...]:
+def canaries(source: RunFiles) -> tuple[CanaryDot, ...]:
     requests = source.history.requests
     dots = []
     for canary in source.history.canaries:
@@ -80,13 +85,13 @@ def canaries(source: Source) -> tuple[CanaryDot, ...]:
         if row is not None:
             ended_ns = float(requests.end_ns[row])
             t_ns = requests.start_of(row) if math.isnan(ended_ns) else ended_ns
-            dots.append(CanaryDot(t_ns * NS, canary.state or "unknown", canary.request))
+            dots.append(CanaryDot(t_ns * S_PER_NS, canary.state or "unknown", canary.request))
     dots.sort(key=lambda dot: dot.t_s)
     shown = _thinned([dot.state != "equal" for dot in dots])
     return tuple(dots[index] for index in shown)
 
 
-def compared(source: Source) -> tuple[tuple[str, str, int], ...]:
+def compared(source: RunFiles) -> tuple[tuple[str, str, int], ...]:
     """(canary | bystander, state, how many): all of them, also those that are not drawn."""
     counts = Counter(
         ("bystander" if canary.reference == TWIN else "canary", canary.state or "unknown")
@@ -102,4 +107,4 @@ def _thinned(keep: list[bool]) -> list[int]:
 
 
 def _seconds(ns: int | None) -> float | None:
-    return None if ns is None else ns * NS
+    return None if ns is None else ns * S_PER_NS

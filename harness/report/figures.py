@@ -8,6 +8,8 @@ import math
 from assertions import formatting
 
 MISSING = "–"
+S_PER_NS = 1e-9
+"""Seconds in a nanosecond: the history counts in nanoseconds, a report in seconds."""
 
 
 def seconds(value: float | None) -> str:

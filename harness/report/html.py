@@ -6,8 +6,10 @@ escaping, the browser would refuse to run what it brought.
 
 import base64
 import hashlib
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from harness.report import figures
 from harness.report.judges import anchor
@@ -16,20 +18,18 @@ from harness.report.outcomes import GOOD
 from harness.report.sanitise import clean, script_json
 from harness.report.timeline import Timeline
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 SIGNIFICANT_DIGITS = 4
 
 
 def render(report: Report) -> str:
-    from jinja2 import Environment, StrictUndefined  # 0.1 s: only where a page is made
-    from markupsafe import Markup
-
-    def harmless(value: object) -> object:
-        return value if isinstance(value, Markup) else clean(value)
+    from markupsafe import Markup  # 0.1 s: only where a page is made
 
     library, script = _asset("vendor/uPlot.iife.min.js"), _asset("report.js")
     style = _asset("vendor/uPlot.min.css") + _asset("report.css")
-    environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined, trim_blocks=False)
-    environment.filters |= {
+    filters: dict[str, Callable[..., object]] = {
         "anchor": anchor,
         "at": figures.at,
         "by_load": lambda rows: [
@@ -41,7 +41,7 @@ def render(report: Report) -> str:
         "share": figures.share,
         "size": figures.size,
     }
-    return environment.from_string(_asset("report.html.j2")).render(
+    return page_template(_asset("report.html.j2"), filters).render(
         r=report,
         good=GOOD,
         missing=figures.MISSING,
@@ -52,6 +52,19 @@ def render(report: Report) -> str:
         script=Markup(script),  # noqa: S704
         style=Markup(style),  # noqa: S704
     )
+
+
+def page_template(source: str, filters: Mapping[str, Callable[..., object]]) -> "Template":
+    """A Jinja template in which every value is escaped and cleaned, unless it is markup of our own."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def harmless(value: object) -> object:
+        return value if isinstance(value, Markup) else clean(value)
+
+    environment = Environment(autoescape=True, finalize=harmless, undefined=StrictUndefined)
+    environment.filters |= filters
+    return environment.from_string(source)
 
 
 def _asset(name: str) -> str:

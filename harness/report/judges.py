@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assertions.verdict import EXIT_CODES, Judged, Level, State, Verdict
-from harness.report.source import Source
+from harness.report.source import RunFiles
 
 URGENCY = (State.FAIL, State.UNKNOWN, State.PASS, State.NOT_JUDGED)  # the order of every list of judges
 
 
 @dataclass(frozen=True)
-class Standing:
+class VerdictSummary:
     """The verdict of the whole run; state and exit code are those of verdict.json and are never folded anew."""
 
     state: State
@@ -21,7 +21,7 @@ class Standing:
     observed: tuple[tuple[State, int], ...]  # the same for judges that are only shown
 
 
-def read_verdict(source: Source) -> tuple[Verdict | None, str | None]:
+def read_verdict(source: RunFiles) -> tuple[Verdict | None, str | None]:
     """The verdict, or the reason why there is none."""
     if not source.verdict:
         return None, f"verdict.json: {dict(source.missing).get('verdict.json', 'empty')}"
@@ -31,10 +31,10 @@ def read_verdict(source: Source) -> tuple[Verdict | None, str | None]:
         return None, f"verdict.json: not a verdict of this version ({type(problem).__name__}: {problem})"
 
 
-def standing(verdict: Verdict | None, because: str | None, judges: tuple[Judged, ...]) -> Standing:
+def verdict_summary(verdict: Verdict | None, because: str | None, judges: tuple[Judged, ...]) -> VerdictSummary:
     required = Counter(judged.state for judged in judges if judged.level is Level.REQUIRED)
     observed = Counter(judged.state for judged in judges if judged.level is Level.OBSERVE)
-    return Standing(
+    return VerdictSummary(
         state=verdict.state if verdict else State.UNKNOWN,
         exit=verdict.exit_code if verdict else EXIT_CODES[State.UNKNOWN],
         because=because,

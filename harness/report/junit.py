@@ -19,9 +19,9 @@ def render(report: Report) -> str:
     suite = Suite(report.identity.scenario, _properties(report))
     for judged in report.judges:
         suite.judged(judged)
-    if report.standing.because:
-        suite.case(NO_VERDICT, "error", State.UNKNOWN, report.standing.because)
-    suite.close(report.timeline.end_s, report.surroundings.started)
+    if report.verdict.because:
+        suite.case(NO_VERDICT, "error", State.UNKNOWN, report.verdict.because)
+    suite.close(report.timeline.end_s, report.environment.started)
     return document("seatrial", [suite])
 
 
@@ -82,8 +82,8 @@ def _properties(report: Report) -> list[tuple[str, object]]:
         ("seed", figures.MISSING if identity.seed is None else identity.seed),
         ("commit", identity.commit or "not recorded"),
         ("run", identity.run_id),
-        ("verdict", report.standing.state),
-        ("exit", report.standing.exit),
+        ("verdict", report.verdict.state),
+        ("exit", report.verdict.exit),
         ("means", identity.means),
         ("replay", identity.replay),
         *([("costs", identity.costs)] if identity.costs else []),

@@ -23,29 +23,29 @@ def render(report: Report) -> str:
     passed = [judged for judged in report.judges if judged.state is State.PASS]
     if passed:
         rows = [(_name(judged), judged.limit, judged.observed, judged.smallest_visible) for judged in passed]
-        parts.append(_folded(f"{len(passed)} passed", _table(("judge", "limit", "observed", "smallest visible"), rows)))
+        parts.append(folded(f"{len(passed)} passed", table(("judge", "limit", "observed", "smallest visible"), rows)))
     skipped = [judged for judged in report.judges if judged.state is State.NOT_JUDGED]
     if skipped:
         rows_3 = [(_name(judged), judged.because, judged.to_decide) for judged in skipped]
-        parts.append(_folded(f"{len(skipped)} not judged", _table(("judge", "because", "price"), rows_3)))
+        parts.append(folded(f"{len(skipped)} not judged", table(("judge", "because", "price"), rows_3)))
     parts += [_outcomes(report), _faults(report)]
     if report.missing:
-        parts.append(_folded(f"Missing data: {len(report.missing)}", _table(("what", "why"), report.missing)))
-    return _bounded(parts)
+        parts.append(folded(f"Missing data: {len(report.missing)}", table(("what", "why"), report.missing)))
+    return bounded(parts)
 
 
 def _head(report: Report) -> str:
-    identity, standing = report.identity, report.standing
-    said = ", ".join(f"{number} {_words(state)}" for state, number in standing.required) or "no judge has spoken"
-    shown = ", ".join(f"{number} {_words(state)}" for state, number in standing.observed)
+    identity, verdict = report.identity, report.verdict
+    said = ", ".join(f"{number} {_words(state)}" for state, number in verdict.required) or "no judge has spoken"
+    shown = ", ".join(f"{number} {_words(state)}" for state, number in verdict.observed)
     lines = [
-        f"### {MARKS[standing.state]} {_words(standing.state)}: {safe(identity.scenario)}",
+        f"### {MARKS[verdict.state]} {_words(verdict.state)}: {safe(identity.scenario)}",
         "",
-        f"**{said}**" + (f" (only shown: {shown})" if shown else "") + f", exit {standing.exit}",
+        f"**{said}**" + (f" (only shown: {shown})" if shown else "") + f", exit {verdict.exit}",
         "",
     ]
-    if standing.because:
-        lines += [f"No verdict: {safe(standing.because)}", ""]
+    if verdict.because:
+        lines += [f"No verdict: {safe(verdict.because)}", ""]
     seed = figures.MISSING if identity.seed is None else identity.seed
     lines += [
         f"A FAIL means: {safe(identity.means or 'the scenario does not say')}",
@@ -100,7 +100,7 @@ def _outcomes(report: Report) -> str:
         return "#### Outcomes\n\nNo request was recorded."
     totals = ", ".join(f"{outcome} {figures.count(number)}" for outcome, number in report.outcomes.totals)
     head = ("load", "outcome", "requests", "share", "TTFT p99", "E2E p99")
-    return _folded(f"{figures.count(report.outcomes.requests)} requests: {safe(totals)}", _table(head, rows))
+    return folded(f"{figures.count(report.outcomes.requests)} requests: {safe(totals)}", table(head, rows))
 
 
 def _faults(report: Report) -> str:
@@ -121,30 +121,30 @@ def _faults(report: Report) -> str:
         for fault in report.faults
     ]
     head = ("fault", "do", "armed", "first fire", "healed", "fired", "symptom", "recovery", "hit + collateral")
-    return f"#### Faults\n\n{_table(head, rows)}"
+    return f"#### Faults\n\n{table(head, rows)}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    kept = list(rows)
-    lines = [" | ".join(("", *head, "")).strip(), "|" + " --- |" * len(head)]
-    lines += [
-        " | ".join(("", *(safe(figures.MISSING if cell in (None, "") else cell) for cell in row), "")).strip()
-        for row in kept[:ROWS_MAX]
-    ]
-    if len(kept) > ROWS_MAX:
-        lines += ["", f"and {len(kept) - ROWS_MAX} more rows in report.html"]
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_MAX, page: str = "report.html"
+) -> str:
+    """A GitHub table of at most `rows_max` rows, and a line that counts the rest and names the page that has them."""
+    kept = [[safe(figures.MISSING if cell in (None, "") else cell) for cell in row] for row in rows]
+    lines = [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *kept[:rows_max])]
+    if len(kept) > rows_max:
+        lines += ["", f"and {len(kept) - rows_max} more rows in {page}"]
     return "\n".join(lines)
 
 
-def _folded(title: str, body: str) -> str:
+def folded(title: str, body: str) -> str:
+    """A section that is closed until its reader opens it."""
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
-def _bounded(parts: list[str]) -> str:
-    """Whole parts while they fit, so that no table or tag is ever left open."""
-    text, note = "", "\n\nMore did not fit into this summary: see report.html.\n"
+def bounded(parts: Sequence[str], page: str = "report.html") -> str:
+    """The parts in order, as many as fit into BYTES_MAX. A part is never cut: no table or tag is left open."""
+    text, note = "", f"\n\nMore did not fit into this summary: see {page}.\n"
     for part in parts:
-        if len((text + "\n\n" + part + note).encode()) > BYTES_MAX:
+        if len((text + "\n\n" + part + note).encode("utf-8", "backslashreplace")) > BYTES_MAX:
             return text + note
         text = f"{text}\n\n{part}" if text else part
     return text + "\n"

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assertions.verdict import Judged, Verdict
-from harness.report.judges import Standing, judges, read_verdict, standing
-from harness.report.ledger import FaultRow, fault_rows
+from harness.report.environment import RunEnvironment, environment
+from harness.report.fault_table import FaultTableRow, fault_rows
+from harness.report.judges import VerdictSummary, judges, read_verdict, verdict_summary
 from harness.report.outcomes import OutcomeTable, outcome_table
-from harness.report.source import NoRun, Source, opened
-from harness.report.surroundings import Surroundings, surroundings
+from harness.report.source import NoRun, RunFiles, opened
 from harness.report.timeline import Timeline, timeline
 
 COMMIT_DIGITS = 12  # plenty to find it; the whole one is in verdict.json
 
-__all__ = ["Identity", "NoRun", "Report", "read"]
+__all__ = ["NoRun", "Report", "ReportIdentity", "read"]
 
 
 @dataclass(frozen=True)
-class Identity:
+class ReportIdentity:
     """Which run this is and how to see it again. None: the run did not record it."""
 
     run_id: str
@@ -38,13 +38,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class Report:
-    identity: Identity
-    standing: Standing
+    identity: ReportIdentity
+    verdict: VerdictSummary
     judges: tuple[Judged, ...]
     timeline: Timeline
     outcomes: OutcomeTable
-    faults: tuple[FaultRow, ...]
-    surroundings: Surroundings
+    faults: tuple[FaultTableRow, ...]
+    environment: RunEnvironment
     missing: tuple[tuple[str, str], ...]  # file or sensor -> why it is not there
 
 
@@ -62,15 +62,15 @@ def read(run_dir: Path, verdict: Verdict | None = None) -> Report:
             return _build(source.without_history(f"broken: {problem}"))
 
 
-def _build(source: Source) -> Report:
+def _build(source: RunFiles) -> Report:
     verdict, because = read_verdict(source)
     judged = judges(verdict, source.plan)
     requests = source.history.requests
-    around = surroundings(source)
+    around = environment(source)
     absent = [(sensor.name, f"no sensor: {sensor.absent}") for sensor in around.sensors if sensor.absent]
     return Report(
         _identity(source),
-        standing(verdict, because, judged),
+        verdict_summary(verdict, because, judged),
         judged,
         timeline(source, requests),
         outcome_table(source),
@@ -80,7 +80,7 @@ def _build(source: Source) -> Report:
     )
 
 
-def _identity(source: Source) -> Identity:
+def _identity(source: RunFiles) -> ReportIdentity:
     plan, verdict = source.plan, source.verdict
     scenario = plan.get("scenario") or {}
     target = plan.get("target") or {}
@@ -88,7 +88,7 @@ def _identity(source: Source) -> Identity:
     commit = str(verdict.get("commit") or plan.get("commit") or "")[:COMMIT_DIGITS] or None
     dirty = verdict.get("dirty") if "dirty" in verdict else plan.get("dirty")
     seed = verdict.get("seed") if "seed" in verdict else plan.get("seed")
-    return Identity(
+    return ReportIdentity(
         run_id=run_id,
         scenario=str(verdict.get("scenario") or scenario.get("name") or "?"),
         means=str(verdict.get("means") or scenario.get("means") or ""),

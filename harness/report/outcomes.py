@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions.history import Floats, Requests
-from harness.report.figures import percentile
-from harness.report.source import Source
-
-NS = 1e-9
+from harness.report.figures import S_PER_NS, percentile
+from harness.report.source import RunFiles
 
 # Order of the outcome table: what went well, then what the server said, then what nobody said.
 OUTCOMES = (
@@ -44,7 +42,7 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True)
-class Sample:
+class OutcomeSample:
     """One request of a bad outcome, as evidence. `reply` is at most 4 KiB of what the server sent."""
 
     outcome: str
@@ -60,21 +58,21 @@ class Sample:
 class OutcomeTable:
     rows: tuple[OutcomeRow, ...]
     totals: tuple[tuple[str, int], ...]  # outcome -> requests of all loads
-    samples: tuple[Sample, ...]
+    samples: tuple[OutcomeSample, ...]
     requests: int
 
 
 def ttft_s(requests: Requests) -> Floats:
     """First token after the intended time, as the judges count: a late generator cannot flatter a server."""
-    return np.asarray((requests.first_ns - requests.intended_ns) * NS, dtype=np.float64)
+    return np.asarray((requests.first_ns - requests.intended_ns) * S_PER_NS, dtype=np.float64)
 
 
 def e2e_s(requests: Requests) -> Floats:
     """End after the intended time."""
-    return np.asarray((requests.end_ns - requests.intended_ns) * NS, dtype=np.float64)
+    return np.asarray((requests.end_ns - requests.intended_ns) * S_PER_NS, dtype=np.float64)
 
 
-def outcome_table(source: Source) -> OutcomeTable:
+def outcome_table(source: RunFiles) -> OutcomeTable:
     requests = source.history.requests
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     of_load: Counter[tuple[str, str]] = Counter()
@@ -106,7 +104,7 @@ def outcome_table(source: Source) -> OutcomeTable:
     return OutcomeTable(tuple(rows), ranked, _samples(source, ranked), len(requests))
 
 
-def _samples(source: Source, totals: tuple[tuple[str, int], ...]) -> tuple[Sample, ...]:
+def _samples(source: RunFiles, totals: tuple[tuple[str, int], ...]) -> tuple[OutcomeSample, ...]:
     """The first request of each bad outcome, one with a kept body if there is one."""
     found = []
     for outcome, _ in totals:
@@ -126,8 +124,10 @@ def _samples(source: Source, totals: tuple[tuple[str, int], ...]) -> tuple[Sampl
             where[1],
         )
         for row in rows:
-            sent_s = None if row["sent_ns"] is None else row["sent_ns"] * NS
-            found.append(Sample(outcome, row["load"], row["id"], sent_s, row["http"], row["error"], row["sample"]))
+            sent_s = None if row["sent_ns"] is None else row["sent_ns"] * S_PER_NS
+            found.append(
+                OutcomeSample(outcome, row["load"], row["id"], sent_s, row["http"], row["error"], row["sample"])
+            )
     return tuple(found)
 
 

@@ -6,11 +6,9 @@ import numpy as np
 
 from assertions.history import Floats, Mask, Requests
 from harness.report.bands import PhaseBand
-from harness.report.figures import percentile
+from harness.report.figures import S_PER_NS, percentile
 from harness.report.outcomes import GOOD, ttft_s
-from harness.report.series import Samples
-
-NS = 1e-9
+from harness.report.series import SeriesPoints
 
 
 @dataclass(frozen=True)
@@ -28,13 +26,13 @@ class PhaseRow:
     server_rss_bytes: float | None
 
 
-def phase_row(band: PhaseBand, requests: Requests, sampled: dict[str, Samples], tokens: Samples) -> PhaseRow:
+def phase_row(band: PhaseBand, requests: Requests, sampled: dict[str, SeriesPoints], tokens: SeriesPoints) -> PhaseRow:
     span_s = band.end_s - band.start_s
-    sent = _within(requests.sent_ns * NS, band)
-    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * NS
+    sent = _within(requests.sent_ns * S_PER_NS, band)
+    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * S_PER_NS
     good, done = requests.outcome.among(*GOOD), _within(ended, band)
     ttft = sorted(float(value) for value in ttft_s(requests)[sent] if not np.isnan(value))
-    offered = int(np.count_nonzero(_within(requests.intended_ns * NS, band)))
+    offered = int(np.count_nonzero(_within(requests.intended_ns * S_PER_NS, band)))
     kv = _in_phase(sampled["kv.usage"], band)
     rss = _in_phase(sampled["server.rss_anon"], band)
     rate = _in_phase(tokens, band)
@@ -55,5 +53,5 @@ def _within(times_s: Floats, band: PhaseBand) -> Mask:
     return (times_s >= band.start_s) & (times_s < band.end_s)
 
 
-def _in_phase(samples: Samples, band: PhaseBand) -> Floats:
+def _in_phase(samples: SeriesPoints, band: PhaseBand) -> Floats:
     return samples[1][_within(samples[0], band)]

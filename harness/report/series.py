@@ -3,20 +3,19 @@
 import numpy as np
 
 from assertions.history import Floats
-from harness.report.source import Source
+from harness.report.figures import S_PER_NS
+from harness.report.source import RunFiles
 
-NS = 1e-9
-
-Samples = tuple[Floats, Floats]  # seconds since the run's start, value
+SeriesPoints = tuple[Floats, Floats]  # seconds since the run's start, value
 
 
-def samples(source: Source, name: str) -> Samples:
+def samples(source: RunFiles, name: str) -> SeriesPoints:
     """Values of a series in order of time; empty when nobody declared it or it gave none (see `absence`)."""
     series = source.history.samples(name)
-    return (np.zeros(0), np.zeros(0)) if series is None else (series.t_ns * NS, series.value)
+    return (np.zeros(0), np.zeros(0)) if series is None else (series.t_ns * S_PER_NS, series.value)
 
 
-def absence(source: Source, name: str) -> str | None:
+def absence(source: RunFiles, name: str) -> str | None:
     """Why a series has no values, in words; None when it has some."""
     series = source.history.samples(name)
     if series is None:
@@ -27,7 +26,7 @@ def absence(source: Source, name: str) -> str | None:
     return None if len(series.value) else "no sensor: it was planned and gave no sample"
 
 
-def rise_per_s(counter: Samples) -> Samples:
+def rise_per_s(counter: SeriesPoints) -> SeriesPoints:
     """Rise per second between samples of a counter. A fall is a restart of the server: no value, not a negative."""
     t_s, total = counter
     step_s = np.diff(t_s)

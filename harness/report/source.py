@@ -19,7 +19,7 @@ class NoRun(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class RunFiles:
     """One run on disk. Where run.sqlite is absent or broken the history is empty and `missing` says why."""
 
     run_dir: Path
@@ -38,12 +38,12 @@ class Source:
         cursor.row_factory = sqlite3.Row
         yield from cursor.execute(sql, tuple(values))
 
-    def judged(self, verdict: Json) -> "Source":
+    def judged(self, verdict: Json) -> "RunFiles":
         """The same run with this verdict instead of what verdict.json holds or lacks."""
         missing = tuple(item for item in self.missing if item[0] != "verdict.json")
         return replace(self, verdict=verdict, missing=missing)
 
-    def without_history(self, reason: str) -> "Source":
+    def without_history(self, reason: str) -> "RunFiles":
         """The same run with an empty history: for a database whose header was sound and a later page was not."""
         empty = _empty()
         missing = (*self.missing, ("run.sqlite", reason))
@@ -51,7 +51,7 @@ class Source:
 
 
 @contextmanager
-def opened(run_dir: Path) -> Iterator[Source]:
+def opened(run_dir: Path) -> Iterator[RunFiles]:
     """Open a run directory for reading. Raises NoRun when neither plan, verdict nor history is there."""
     missing: list[tuple[str, str]] = []
     plan, verdict = _json(run_dir / "plan.json", missing), _json(run_dir / "verdict.json", missing)
@@ -60,7 +60,7 @@ def opened(run_dir: Path) -> Iterator[Source]:
         raise NoRun(f"{run_dir} is not a run: no readable plan.json, verdict.json or run.sqlite in it")
     connection = recorded or _empty()
     try:
-        yield Source(run_dir, plan, verdict, History(connection), connection, tuple(missing))
+        yield RunFiles(run_dir, plan, verdict, History(connection), connection, tuple(missing))
     finally:
         connection.close()
 

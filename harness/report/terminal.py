@@ -18,16 +18,16 @@ EVIDENCE_SHOWN = 3
 def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
     """Print the verdict. `files` are paths to name at the end. NO_COLOR and a pipe give plain text."""
     page = _Page(out)
-    identity, standing = report.identity, report.standing
+    identity, verdict = report.identity, report.verdict
     seed = figures.MISSING if identity.seed is None else identity.seed
     commit = identity.commit or "not recorded"
-    title = f"{identity.scenario} · seed {seed} · commit {commit} · exit {standing.exit}"
-    page.line(str(standing.state), STYLES[standing.state], title)
+    title = f"{identity.scenario} · seed {seed} · commit {commit} · exit {verdict.exit}"
+    page.line(str(verdict.state), STYLES[verdict.state], title)
     page.field("means", identity.means)
     page.field("again", identity.replay, whole=True)
     if identity.costs:
         page.field("device", identity.costs)
-    page.field("because", standing.because)
+    page.field("because", verdict.because)
     for judged in report.judges:
         if judged.state in (State.FAIL, State.UNKNOWN):
             _judge(page, judged)

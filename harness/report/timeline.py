@@ -8,19 +8,18 @@ import numpy as np
 from assertions.history import Floats, Requests
 from harness.report.bands import CanaryDot, FaultBand, PhaseBand, canaries, compared, fault_bands, fires, phase_bands
 from harness.report.downsample import POINTS_MAX, grid, min_max
-from harness.report.figures import percentile
+from harness.report.figures import S_PER_NS, percentile
 from harness.report.outcomes import GOOD, ttft_s
 from harness.report.phases import PhaseRow, phase_row
-from harness.report.series import Samples, absence, period_s, rise_per_s, samples
-from harness.report.source import Source
+from harness.report.series import SeriesPoints, absence, period_s, rise_per_s, samples
+from harness.report.source import RunFiles
 
-NS = 1e-9
 REQUESTS_PER_WINDOW = 10  # fewer, and a curve of a steady load is only noise
 BY_PHASE = ("server.generation_tokens", "kv.usage", "server.rss_anon")
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     key: str  # colour role in the style sheet
     label: str
     values: tuple[float | None, ...]  # None is a gap: nothing was seen there
@@ -36,7 +35,7 @@ class Chart:
     note: str
     log: bool
     x_s: tuple[float, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     absent: str | None
 
 
@@ -53,13 +52,13 @@ class Timeline:
     by_phase: tuple[PhaseRow, ...]
 
 
-def timeline(source: Source, requests: Requests) -> Timeline:
+def timeline(source: RunFiles, requests: Requests) -> Timeline:
     phases = phase_bands(source)
     sampled = {name: samples(source, name) for name in BY_PHASE}
     tokens = rise_per_s(sampled["server.generation_tokens"])
     end_s = max([0.0, *(band.end_s for band in phases), *(times[-1] for times, _ in sampled.values() if len(times))])
     if len(requests):
-        end_s = max(end_s, float(np.nanmax(np.r_[requests.intended_ns, requests.end_ns])) * NS)
+        end_s = max(end_s, float(np.nanmax(np.r_[requests.intended_ns, requests.end_ns])) * S_PER_NS)
     charts = (
         _rates(requests, end_s),
         _ttft(requests, end_s),
@@ -76,11 +75,11 @@ def timeline(source: Source, requests: Requests) -> Timeline:
 def _rates(requests: Requests, end_s: float) -> Chart:
     good = requests.outcome.among(*GOOD)
     x_s, width_s = _windows(requests, end_s)
-    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * NS
+    ended = np.where(np.isnan(requests.end_ns), requests.intended_ns, requests.end_ns) * S_PER_NS
     lines = (
-        Line("offered", "offered", _per_second(requests.intended_ns * NS, x_s, width_s)),
-        Line("good", "answered", _per_second(ended[good], x_s, width_s)),
-        Line("bad", "failed", _per_second(ended[~good], x_s, width_s)),
+        ChartLine("offered", "offered", _per_second(requests.intended_ns * S_PER_NS, x_s, width_s)),
+        ChartLine("good", "answered", _per_second(ended[good], x_s, width_s)),
+        ChartLine("bad", "failed", _per_second(ended[~good], x_s, width_s)),
     )
     return _chart("rate", "Requests", "/s", f"per second, over {width_s:.3g} s", x_s, lines, _no_requests(requests))
 
@@ -90,10 +89,10 @@ def _ttft(requests: Requests, end_s: float) -> Chart:
     windows: dict[int, list[float]] = defaultdict(list)
     for sent_ns, first_s in zip(requests.sent_ns, ttft_s(requests), strict=True):
         if not np.isnan(first_s):
-            windows[min(int(sent_ns * NS / width_s), len(x_s) - 1)].append(float(first_s))
+            windows[min(int(sent_ns * S_PER_NS / width_s), len(x_s) - 1)].append(float(first_s))
     ordered = [sorted(windows[number]) for number in range(len(x_s))]
     lines = tuple(
-        Line(key, label, tuple(percentile(values, share) for values in ordered))
+        ChartLine(key, label, tuple(percentile(values, share) for values in ordered))
         for key, label, share in (("p50", "p50", 0.5), ("p99", "p99", 0.99))
     )
     note = f"of the requests sent in each {width_s:.3g} s; p99 is the largest one where they are under 100"
@@ -101,27 +100,29 @@ def _ttft(requests: Requests, end_s: float) -> Chart:
     return _chart("ttft", "Time to first token", "s", note, x_s, lines, absent, log=True)
 
 
-def _tokens(requests: Requests, counter: Samples, end_s: float) -> Chart:
+def _tokens(requests: Requests, counter: SeriesPoints, end_s: float) -> Chart:
     if len(counter[0]):
         place = grid(0, end_s, period_s(counter[0]))
-        lines = (Line("tokens", "generated", _values(min_max(*counter, place))),)
+        lines = (ChartLine("tokens", "generated", _values(min_max(*counter, place))),)
         return _chart("tokens", "Tokens", "tokens/s", "from the server's own counter", place.x_s, lines, None)
     x_s, width_s = _windows(requests, end_s)
     known = ~np.isnan(requests.end_ns) & ~np.isnan(requests.output_tokens)
-    places = np.minimum((requests.end_ns[known] * NS / width_s).astype(int), len(x_s) - 1)
+    places = np.minimum((requests.end_ns[known] * S_PER_NS / width_s).astype(int), len(x_s) - 1)
     totals = np.bincount(places, weights=requests.output_tokens[known], minlength=len(x_s))
-    lines = (Line("tokens", "received", _values(totals / width_s)),)
+    lines = (ChartLine("tokens", "received", _values(totals / width_s)),)
     note = "from the replies, counted at each request's end: the server has no counter"
     return _chart("tokens", "Tokens", "tokens/s", note, x_s, lines, _no_requests(requests))
 
 
-def _gauge(key: str, title: str, unit: str, label: str, name: str, source: Source, end_s: float) -> Chart:
+def _gauge(key: str, title: str, unit: str, label: str, name: str, source: RunFiles, end_s: float) -> Chart:
     absent = absence(source, name)
     if absent:
         return _chart(key, title, unit, name, np.zeros(0), (), absent)
     t_s, values = samples(source, name)
     place = grid(0, end_s, period_s(t_s))
-    return _chart(key, title, unit, name, place.x_s, (Line(key, label, _values(min_max(t_s, values, place))),), None)
+    return _chart(
+        key, title, unit, name, place.x_s, (ChartLine(key, label, _values(min_max(t_s, values, place))),), None
+    )
 
 
 def _windows(requests: Requests, end_s: float) -> tuple[Floats, float]:
@@ -153,7 +154,7 @@ def _chart(
     unit: str,
     note: str,
     x_s: Floats,
-    lines: tuple[Line, ...],
+    lines: tuple[ChartLine, ...],
     absent: str | None,
     *,
     log: bool = False,

@@ -62,7 +62,7 @@ def test_an_absent_sensor_is_a_reason_and_never_a_zero(tmp_path: Path) -> None:
 
 
 def test_audits_count_equal_and_unequal_and_leave_unexpected_values_out(failed: Report) -> None:
-    audits = failed.surroundings.audits
+    audits = failed.environment.audits
     assert (audits.equal_total, audits.unequal_total) == (6, 2)
     assert audits.unequal[0].owner is not None
 
@@ -71,9 +71,9 @@ def test_a_run_without_verdict_is_unknown_and_says_why(tmp_path: Path) -> None:
     run_dir = write(tmp_path / "run", Story(minutes=1))
     (run_dir / "verdict.json").unlink()
     report = model.read(run_dir)
-    assert report.standing.state is State.UNKNOWN
-    assert report.standing.exit == 2
-    assert report.standing.because == "verdict.json: not written"
+    assert report.verdict.state is State.UNKNOWN
+    assert report.verdict.exit == 2
+    assert report.verdict.because == "verdict.json: not written"
     assert report.identity.seed == 7, "the plan knows it"
 
 
@@ -81,8 +81,8 @@ def test_a_torn_verdict_is_unknown_and_not_an_error_of_ours(tmp_path: Path) -> N
     run_dir = write(tmp_path / "run", Story(minutes=1))
     (run_dir / "verdict.json").write_text('{"verdict": 1, "state": "PA', encoding="utf-8")
     report = model.read(run_dir)
-    assert report.standing.state is State.UNKNOWN
-    assert "unreadable" in (report.standing.because or "")
+    assert report.verdict.state is State.UNKNOWN
+    assert "unreadable" in (report.verdict.because or "")
 
 
 def test_a_database_with_a_broken_page_is_said_and_the_verdict_still_shown(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_database_with_a_broken_page_is_said_and_the_verdict_still_shown(tmp_p
     whole[4096 * 20 : 4096 * 60] = b"\xff" * (4096 * 40)
     database.write_bytes(whole)
     report = model.read(run_dir)
-    assert report.standing.state is State.FAIL
+    assert report.verdict.state is State.FAIL
     assert any(name == "run.sqlite" and "broken" in reason for name, reason in report.missing)
 
 

@@ -121,16 +121,16 @@ def test_all_outputs_say_the_same_numbers(failed: Report, page: str) -> None:
         assert words.replace("_", r"\_") in summary
         assert words in spoken
         assert properties[f"outcome.{outcome}"] == str(number)
-    for state, number in failed.standing.required:
+    for state, number in failed.verdict.required:
         words = f"{number} {state}".replace("_", " ")
         assert words in text
         assert words in summary
     for fault in failed.faults:
         assert fault.symptom_seen in text
         assert fault.symptom_seen.replace("_", r"\_") in summary
-    assert suite.get("failures") == str(dict(failed.standing.required)[State.FAIL])
-    assert suite.get("errors") == str(dict(failed.standing.required)[State.UNKNOWN])
-    assert properties["exit"] == str(failed.standing.exit) == "1"
+    assert suite.get("failures") == str(dict(failed.verdict.required)[State.FAIL])
+    assert suite.get("errors") == str(dict(failed.verdict.required)[State.UNKNOWN])
+    assert properties["exit"] == str(failed.verdict.exit) == "1"
 
 
 def test_junit_skips_what_is_only_shown_or_not_judged(failed: Report) -> None:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from harness.report.figures import S_PER_NS
 from harness.report.series import samples
-from harness.report.source import Source
+from harness.report.source import RunFiles
 
-NS = 1e-9
 AUDITS_SHOWN_MAX = 60
 DETAIL_CHARS_MAX = 4096
 LOAD_NOISE = frozenset({"load.lateness_ms_p99", "load.lateness_ms_max", "load.dropped", "load.in_flight"})
@@ -70,29 +70,29 @@ class EventRow:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunEnvironment:
     started: str | None  # wall clock, UTC; only for people
     audits: Audits
     sensors: tuple[SensorRow, ...]
     events: tuple[EventRow, ...]
     marks: tuple[tuple[str, int], ...]
-    environment: tuple[tuple[str, str], ...]
+    facts: tuple[tuple[str, str], ...]
 
 
-def surroundings(source: Source) -> Surroundings:
-    return Surroundings(
-        _started(source), _audits(source), _sensors(source), _events(source), _marks(source), _environment(source)
+def environment(source: RunFiles) -> RunEnvironment:
+    return RunEnvironment(
+        _started(source), _audits(source), _sensors(source), _events(source), _marks(source), _facts(source)
     )
 
 
-def _started(source: Source) -> str | None:
+def _started(source: RunFiles) -> str | None:
     for row in source.rows("SELECT real_ns, t_ns FROM clock WHERE real_ns IS NOT NULL ORDER BY t_ns LIMIT 1"):
-        moment = datetime.fromtimestamp((row["real_ns"] - row["t_ns"]) * NS, tz=UTC)
+        moment = datetime.fromtimestamp((row["real_ns"] - row["t_ns"]) * S_PER_NS, tz=UTC)
         return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
     return None
 
 
-def _audits(source: Source) -> Audits:
+def _audits(source: RunFiles) -> Audits:
     apart = "expected IS NOT NULL AND value <> expected"
     counts = f"SELECT coalesce(sum(value = expected), 0), coalesce(sum({apart}), 0) FROM audit"  # noqa: S608 - our text
     equal, unequal = source.rows(counts)[0]
@@ -108,10 +108,10 @@ def _audits(source: Source) -> Audits:
 
 def _audit(row: sqlite3.Row) -> AuditRow:
     names = ("scope", "name", "kind", "owner", "value", "expected", "unit", "history")
-    return AuditRow(row["t_ns"] * NS, *(row[name] for name in names))
+    return AuditRow(row["t_ns"] * S_PER_NS, *(row[name] for name in names))
 
 
-def _sensors(source: Source) -> tuple[SensorRow, ...]:
+def _sensors(source: RunFiles) -> tuple[SensorRow, ...]:
     rows = []
     for row in source.rows("SELECT name, unit, kind, absent FROM series ORDER BY name"):
         values = samples(source, row["name"])[1]
@@ -126,7 +126,7 @@ def _sensors(source: Source) -> tuple[SensorRow, ...]:
     return tuple(rows)
 
 
-def _events(source: Source) -> tuple[EventRow, ...]:
+def _events(source: RunFiles) -> tuple[EventRow, ...]:
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], tuple[float, str | None]] = {}
     last: dict[tuple[str, str], float] = {}
@@ -134,22 +134,22 @@ def _events(source: Source) -> tuple[EventRow, ...]:
         key = (row["proc"] or "?", row["kind"] or "?")
         counts[key] += 1
         detail = row["detail"] if row["detail"] is not None else (None if row["value"] is None else f"{row['value']:g}")
-        first.setdefault(key, (row["t_ns"] * NS, None if detail is None else str(detail)[:DETAIL_CHARS_MAX]))
-        last[key] = row["t_ns"] * NS
+        first.setdefault(key, (row["t_ns"] * S_PER_NS, None if detail is None else str(detail)[:DETAIL_CHARS_MAX]))
+        last[key] = row["t_ns"] * S_PER_NS
     return tuple(EventRow(*key, number, first[key][0], last[key], first[key][1]) for key, number in counts.items())
 
 
-def _marks(source: Source) -> tuple[tuple[str, int], ...]:
+def _marks(source: RunFiles) -> tuple[tuple[str, int], ...]:
     return tuple((row[0], row[1]) for row in source.rows("SELECT name, sum(n) FROM mark GROUP BY name ORDER BY name"))
 
 
-def _environment(source: Source) -> tuple[tuple[str, str], ...]:
+def _facts(source: RunFiles) -> tuple[tuple[str, str], ...]:
     target = source.plan.get("target") or {}
-    facts = {f"target.{key}": value for key, value in target.items()}
-    facts |= {f"planned.{key}": value for key, value in (source.plan.get("cost") or {}).items()}
+    pairs = {f"target.{key}": value for key, value in target.items()}
+    pairs |= {f"planned.{key}": value for key, value in (source.plan.get("cost") or {}).items()}
     # What the run recorded wins over what was planned.
-    facts |= {row["key"]: row["value"] for row in source.rows("SELECT key, value FROM meta ORDER BY key")}
-    return tuple((key, _words(value)[:DETAIL_CHARS_MAX]) for key, value in facts.items() if value is not None)
+    pairs |= {row["key"]: row["value"] for row in source.rows("SELECT key, value FROM meta ORDER BY key")}
+    return tuple((key, _words(value)[:DETAIL_CHARS_MAX]) for key, value in pairs.items() if value is not None)
 
 
 def _words(value: object) -> str:

@@ -16,11 +16,11 @@ from assertions.verdict import RunIdentity
 from assertions.windows import NS_PER_S, SLACK_NS, FaultWindow, touched
 from harness.report import figures
 from harness.report.outcomes import GOOD
-from harness.report.source import Source
+from harness.report.source import RunFiles
 
 
 @dataclass(frozen=True)
-class FaultRow:
+class FaultTableRow:
     """One occurrence of one fault. Times are None where the thing did not happen."""
 
     fault: str
@@ -51,7 +51,7 @@ class FaultRow:
         return self.fired >= self.fired_min
 
 
-def fault_rows(source: Source) -> tuple[FaultRow, ...]:
+def fault_rows(source: RunFiles) -> tuple[FaultTableRow, ...]:
     context = JudgeContext(source.history, _plan_view(source))
     planned = {(fault.id, fault.n): fault for fault in context.plan.faults}
     windows = {(window.row.id, window.row.n): window for window in context.windows}
@@ -64,18 +64,18 @@ def fault_rows(source: Source) -> tuple[FaultRow, ...]:
 
 
 def _row(
-    source: Source,
+    source: RunFiles,
     context: JudgeContext,
     fault: RecordedFault,
     plan: PlannedFault | None,
     window: FaultWindow | None,
     specs: Mapping[tuple[str, int], str],
-) -> FaultRow:
+) -> FaultTableRow:
     arm_s, first_s, heal_s = (
         None if ns is None else ns / NS_PER_S for ns in (fault.arm_ns, fault.first_ns, fault.heal_ns)
     )
     hit = {context.client_of.get(name, name) for fire in window.fires for name in fire.requests} if window else set()
-    return FaultRow(
+    return FaultTableRow(
         fault=fault.id,
         n=fault.n,
         do=plan.do if plan else _do_of(specs[fault.id, fault.n]),
@@ -105,7 +105,7 @@ def _do_of(spec: str) -> str:
         return "? (not in the plan)"
 
 
-def _plan_view(source: Source) -> PlanView:
+def _plan_view(source: RunFiles) -> PlanView:
     """The plan as the judges see it. A run whose plan is lost still has a history worth showing."""
     try:
         return PlanView.from_plan(source.plan)
@@ -114,7 +114,9 @@ def _plan_view(source: Source) -> PlanView:
         return PlanView(run=lost, drive="?", target_kind="?", capabilities=frozenset())
 
 
-def _symptom_seen(source: Source, context: JudgeContext, plan: PlannedFault | None, window: FaultWindow | None) -> str:
+def _symptom_seen(
+    source: RunFiles, context: JudgeContext, plan: PlannedFault | None, window: FaultWindow | None
+) -> str:
     """What the judge `fired` sees, by its own rule, and how often where that can be counted."""
     if plan is None or not plan.symptom:
         return "none declared"
@@ -156,8 +158,8 @@ def _collateral(requests: Requests, hit: set[str], first_s: float | None, heal_s
     return sum(requests.id[row] not in hit for row in np.flatnonzero(alive & ~requests.outcome.among(*GOOD)))
 
 
-def _never_armed(plan: PlannedFault) -> FaultRow:
-    return FaultRow(
+def _never_armed(plan: PlannedFault) -> FaultTableRow:
+    return FaultTableRow(
         fault=plan.id,
         n=plan.n,
         do=plan.do,
