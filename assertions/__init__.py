@@ -1,1 +1,1 @@
-"""What must hold: judges over a recorded history. Pure; an old run can be judged again years later."""
+"""Judges decide from a recorded history what held and what did not. They are pure: an old run can be judged again."""

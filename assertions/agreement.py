@@ -1,9 +1,9 @@
-"""Canaries without a reference: does the target still say what it said in the baseline?
+"""Self-agreement: a target without a reference is compared with its own answers from the baseline.
 
-For a foreign target we have no weights, so its own early answers are the reference. A prompt whose early answers
-already differ has none, and is left out. An answer that parts later is a doubt and not yet a fault, because batching
-alone flips a token now and then; it is benign where the target did so before the trial too, and corruption when answers
-part far more often than they did then (Fisher's exact test, 1 %).
+We do not have the weights of a foreign target, so its own early answers to fixed greedy prompts are the reference. A
+prompt whose early answers already differ has no reference and is left out. A later answer that differs is not yet
+corruption, because batching alone flips a token now and then. It is benign where the target also disagreed with itself
+before the trial, and corruption when answers differ far more often than they did then (Fisher's exact test, 1 %).
 """
 
 from collections import Counter, defaultdict
@@ -18,30 +18,30 @@ PROMPTS_MAX = 8
 
 @dataclass(frozen=True)
 class Agreement:
-    """Requests by what became of them. `repeats` is how often the baseline had the chance to disagree and did not."""
+    """Canary requests by the result of their comparison, and how often the baseline repeated a prompt (`repeats`)."""
 
     equal: tuple[str, ...]
     parted: tuple[str, ...]
-    references: frozenset[str]  # early answers: they are the reference, or show that there is none
+    references: frozenset[str]  # early answers, which are the reference or show that there is none
     unsteady: frozenset[str]  # later answers to prompts that the target answered in several ways before the trial
     repeats: int
     disagreed: int  # of the repeats
 
     @property
     def broken(self) -> bool:
-        """True when the parted ones are too many to be what the baseline's luck hid."""
+        """True when later answers differ significantly more often than answers of the baseline did."""
         later = len(self.equal) + len(self.parted)
         p = stats.fisher_more(len(self.parted), later, self.disagreed, self.repeats)
         return bool(self.parted) and p <= stats.ALPHA
 
     @property
     def usual(self) -> bool:
-        """The target parts from itself now and then, and did so before the trial: batches round differently."""
+        """True when the target disagreed with itself before the trial too, as batches of different shapes round."""
         return self.disagreed > 0 and not self.broken
 
 
 def agreement(context: JudgeContext) -> Agreement:
-    """Canaries without a reference, held against the answers that the target gave before the trial."""
+    """Compare canaries that have no reference with the answers that the target gave before the trial."""
     requests = context.history.requests
     early = context.intervals("warmup", "baseline")
     known: dict[str, list[str]] = defaultdict(list)
@@ -69,6 +69,8 @@ def agreement(context: JudgeContext) -> Agreement:
 
 
 def prompts_known(every_s: float, baseline_s: float) -> int:
-    """How many fixed prompts come twice before the trial, at least: only what was heard twice shows whether the target
-    agrees with itself. 0: self-agreement can't be judged."""
+    """The number of fixed prompts that are sent at least twice before the trial. At 0 self-agreement can't be judged.
+
+    Only a prompt that was answered twice shows whether the target agrees with itself.
+    """
     return min(PROMPTS_MAX, int(baseline_s / every_s + 1e-9) // 2)

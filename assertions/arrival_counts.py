@@ -1,8 +1,8 @@
-"""Arrivals that are known before the run: a trace comes as it was recorded, so many requests in each of its seconds.
+"""ArrivalCounts holds the arrivals of a trace in each second, which are known before the run.
 
-    counts   2 0 0 5 1 ...       of second 0, 1, 2, ... of load time, which stands still while the load is paused
+    counts   2 0 0 5 1 ...       in second 0, 1, 2, ... of load time, which stands still while the load is paused
 
-Nothing is known beyond the last of them, so nothing is sure to come there.
+Nothing is known beyond the last second, so no arrival is certain there.
 """
 
 import bisect
@@ -17,27 +17,27 @@ from assertions.intervals import Interval, merged
 
 @dataclass(frozen=True)
 class ArrivalCounts:
-    """The arrivals of one load in each second."""
+    """The number of arrivals of one load in each second."""
 
     counts: tuple[int, ...]
 
     @classmethod
     def read(cls, text: str | None) -> "ArrivalCounts | None":
-        """What plan.json holds: the counts as words, or nothing for a load that is drawn."""
+        """Read the counts from plan.json: numbers separated by spaces, or None for a load that has no trace."""
         return None if text is None else cls(tuple(int(word) for word in text.split()))
 
     def by(self, t_s: float) -> float:
-        """How many have come by then; those of a second that is not over in proportion."""
+        """The number of arrivals before `t_s` seconds; a second that is not over counts in proportion."""
         whole = min(max(0, int(t_s)), len(self.counts))
         part = t_s - whole if 0 <= whole < len(self.counts) else 0.0
         return self._before[whole] + (self.counts[whole] * part if part > 0 else 0.0)
 
     def among(self, intervals: Iterable[Interval]) -> float:
-        """How many come in these stretches of load time."""
+        """The expected number of arrivals in these intervals (seconds of load time)."""
         return sum(self.by(end_s) - self.by(start_s) for start_s, end_s in merged(intervals))
 
     def sure(self, intervals: Iterable[Interval]) -> int:
-        """Only those whose whole second lies in a stretch."""
+        """The certain number of arrivals: those of seconds that lie completely in an interval."""
         found = 0
         for start_s, end_s in merged(intervals):
             last = min(int(end_s), len(self.counts))
@@ -50,9 +50,10 @@ class ArrivalCounts:
 
 
 def seconds_until(curves: Sequence[ArrivalCounts], rate: float, since_s: float, count: float) -> float:
-    """Seconds from `since_s` until the curves, and others at this rate, have brought so many; infinite: never known.
+    """Seconds from `since_s` until traces, and other loads at `rate` per second, have brought `count` arrivals.
 
-    Of a curve the seconds that are over by then, and began after `since_s`: it is never said too early.
+    A trace counts with whole seconds that began after `since_s`, so the result is never too early. It is infinite when
+    the arrivals are not certain to reach `count`.
     """
     if not curves or count <= 0:
         return count / rate if rate > 0 else (math.inf if count > 0 else 0.0)

@@ -1,4 +1,4 @@
-"""Everything that a judge may look at: the history, the brief, and what several judges need worked out once."""
+"""JudgeContext holds all that a judge may read: history, plan, and results that several judges share."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from assertions.windows import FaultWindow, inside, touched, windows
 MEASURED = ("baseline", "trial", "recovery")
 NO_FAULT_NEAR = "no fault near"
 _WORD = re.compile(r"[\w.-]+")
-SHOWN = 5  # pieces of evidence in a verdict; the rest is counted
+SHOWN = 5  # items of evidence in a verdict; the others are counted
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class JudgeContext:
 
     @cached_property
     def touched(self) -> Mask:
-        """Requests that lived while some fault could show."""
+        """A mask of the requests whose life overlaps a fault window."""
         return touched(self.history.requests, self.windows)
 
     @cached_property
     def measured(self) -> Mask:
-        """Requests of load and probes that were intended in baseline, trial or recovery: warm-up and drain are cut.
+        """A mask of the load and probe requests whose intended time lies in baseline, trial or recovery.
 
-        When no phase was recorded everything counts: a verdict on all is better than one on nothing.
+        All load and probe requests count when no phase was recorded.
         """
         requests = self.history.requests
         ours = requests.kind.among("load", "probe", None)
@@ -49,7 +49,10 @@ class JudgeContext:
         return ours & inside(requests.intended_ns, intervals) if self.history.phases else ours
 
     def intervals(self, *names: str) -> list[tuple[float, float]]:
-        """[start, end] of the phases of these names; one that never ended lasts to the end of the history."""
+        """(start, end) in ns of the phases with these names.
+
+        A phase that never ended lasts to the end of the history.
+        """
         return [
             (phase.start_ns, phase.end_ns if phase.end_ns is not None else self.history.end_ns)
             for phase in self.history.phases
@@ -58,12 +61,15 @@ class JudgeContext:
 
     @cached_property
     def client_of(self) -> dict[str, str]:
-        """The server's own request id -> ours, from the server's ledger."""
+        """The client's request id for each request id of the server, from table served."""
         return {row.server_id: row.request for row in self.history.served() if row.server_id and row.request}
 
     def shown_by(self, window: FaultWindow, event: Event) -> bool:
-        """Whether `event` may be of the window's fault: in its time, or later and about a request that it hit. What was
-        damaged on its way to the host is only seen when it is read again."""
+        """True when the fault of `window` may have caused `event`.
+
+        The event lies in the window, or it is later and names a request that the fault hit: damage to swapped KV is
+        only seen when it is read again.
+        """
         if window.holds(event.t_ns):
             return True
         hit = {self.client_of.get(name, name) for fire in window.fires for name in fire.requests}
@@ -73,25 +79,28 @@ class JudgeContext:
 
     @cached_property
     def damaged(self) -> str | None:
-        """Why rows may be missing through our own fault: then what is absent proves nothing."""
+        """A reason when recording lost lines, so that a missing row proves nothing; None when it lost none."""
         for event in self.history.events:
             if event.kind in ("outcomes_lost", "spool_garbage"):
                 return f"{event.kind}: {event.value or 0:g} lines could not be written or read ({event.detail})"
         return None
 
     def fault_before(self, t_ns: float) -> str | None:
-        """The last fault that had fired by then: a suspect, not a culprit."""
+        """The name of the last fault that had fired by `t_ns`. It is a suspect and not a proven cause."""
         fired = [window for window in self.windows if window.first_ns <= t_ns]
         return max(fired, key=lambda window: window.first_ns).name if fired else None
 
     def fault_near(self, start_ns: float, end_ns: float) -> str | None:
-        """The last fault that had fired by the end of this stretch and could still show in it; without faults None."""
+        """The last fault that fired by `end_ns` and whose window reaches `start_ns`.
+
+        Returns NO_FAULT_NEAR when faults fired only at other times, and None when no fault fired.
+        """
         fired = [window for window in self.windows if window.first_ns <= end_ns and window.end_ns >= start_ns]
         last = max(fired, key=lambda window: window.first_ns, default=None)
         return last.name if last is not None else NO_FAULT_NEAR if self.windows else None
 
     def suspect(self, request: str | None, t_ns: float) -> str | None:
-        """The last fault that had fired when this request ended: what hurt it may have begun after the request did."""
+        """The last fault that had fired when this request ended. It may have fired after the request began."""
         row = self.history.requests.row_of.get(request or "")
         end_ns = np.nan if row is None else self.history.requests.end_ns[row]
         return self.fault_before(float(np.fmax(t_ns, end_ns)))
@@ -102,7 +111,7 @@ class JudgeContext:
 
 @dataclass(frozen=True)
 class Missing:
-    """Why a judge cannot decide, and what would let it."""
+    """The reason why a judge cannot decide, and the change (`cure`) that would let it decide."""
 
     because: str
     cure: str
@@ -110,10 +119,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Judge:
-    """One judge. `needs` looks at the plan (None: can decide); `decide` looks at what happened.
+    """A judge. `needs` reads the plan and returns None when the judge can decide; `decide` reads the history.
 
-    `timing` judges are void when the load generator broke its own promise. `asked` means the user wrote it as a check:
-    one that cannot be decided is refused before the run. `note` is what `plan` prints beside it.
+    The result of a `timing` judge is void when the load generator was late. `asked` marks a check of the scenario: one
+    that cannot be decided is refused before the run. `note` is the text that `seatrial plan` prints beside the judge.
     """
 
     name: str
@@ -126,7 +135,7 @@ class Judge:
 
 
 def shown(evidence: list[Evidence], most: int = SHOWN) -> tuple[Evidence, ...]:
-    """The first few by time, and a line that counts the rest."""
+    """The first `most` items in order of time, and one item that counts the others."""
     ordered = sorted(evidence, key=lambda e: (e.t_ns is None, e.t_ns or 0, e.request or "", e.text))
     if len(ordered) <= most:
         return tuple(ordered)

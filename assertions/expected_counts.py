@@ -1,7 +1,7 @@
-"""Before the run: how many requests a check will see, and what would give it enough.
+"""Predicts from a plan how many requests a check will see, and which changes would give it enough.
 
-What counts is what is sure to come (but for a chance of 1 %): a check that is planned can be decided when all goes to
-plan, and one that may end UNKNOWN for want of requests is refused with its cure.
+A check needs requests that come with 99 % certainty. A planned check can therefore be decided when the run goes to
+plan, and a check that may end UNKNOWN for want of requests is refused with its cure.
 """
 
 import math
@@ -16,24 +16,25 @@ from assertions.latency import chosen_loads
 from assertions.plan_view import Check, PlannedFault, PlannedLoad, PlanView
 from assertions.planned_windows import load_intervals, phase_intervals, selected_intervals
 
-GAPS_WINDOW_S = 10.0  # the histogram of gaps leaves out whole windows of this length
-LONGER_MAX = 64  # times the planned trial; who needs more needs another scenario
-# A warm-up ends when its work is done: so much of it earlier or later, and some seconds for its last answers.
+GAPS_WINDOW_S = 10.0  # the histogram of gaps can only leave out whole windows of this length
+LONGER_MAX = 64  # times the planned trial; a check that needs more needs another scenario
+# A warm-up ends when its requests are completed: this share of its planned time earlier or later, and some seconds
+# for its last replies.
 WARMUP_SHARE, WARMUP_LATE_S, WARMUPS_TRIED = 0.1, 5.0, 16
 
 
 @dataclass(frozen=True)
 class ExpectedCount:
-    """How many values a check will see: in the middle, and at least."""
+    """The number of values that a check will see: the mean, and the least with 99 % certainty."""
 
     mean: float
     least: int
 
 
 def expected_count(plan: PlanView, check: Check, what: str) -> ExpectedCount | None:
-    """Values of `what` (ttft, e2e, tpot, itl; other words: requests) that a check will see; None: the plan can't say.
+    """The number of values that a check will see; None when the plan can't say.
 
-    For closed loops it is what their users can reach at most.
+    `what` is ttft, e2e, tpot or itl; other names count requests. Closed loops count with the most that they can reach.
     """
     names = chosen_loads(plan, check)
     loads = [load for load in plan.loads if names is None or load.id in names]
@@ -45,7 +46,7 @@ def expected_count(plan: PlanView, check: Check, what: str) -> ExpectedCount | N
 
 
 def _seen(plan: PlanView, check: Check, what: str, loads: list[PlannedLoad]) -> ExpectedCount:
-    """By a plan whose phases begin just when it says."""
+    """The count for a plan whose phases begin exactly when planned."""
     where = "outside" if what == "errors.outside" else check.where
     here = selected_intervals(plan, where, ("trial",) if what == "throughput" else MEASURED)
     if what == "itl" and where == "outside" and plan.faults:
@@ -58,7 +59,7 @@ def _seen(plan: PlanView, check: Check, what: str, loads: list[PlannedLoad]) -> 
 
 
 def _moved(plan: PlanView) -> Iterator[PlanView]:
-    """The same plan with a warm-up that ends a little earlier or later: a trace does not wait for it."""
+    """The plan with warm-ups that end a little earlier or later, because a trace does not wait for the warm-up."""
     warmup = next((phase for phase in plan.phases if phase.name == "warmup"), None)
     if warmup is None or not warmup.planned_s or all(load.arrival_counts is None for load in plan.loads):
         return
@@ -70,7 +71,7 @@ def _moved(plan: PlanView) -> Iterator[PlanView]:
 
 
 def remedies(plan: PlanView, check: Check, what: str, floor: int) -> Iterator[str]:
-    """Changes, one alone is enough, after which at least `floor` values are sure. Each was tried on the plan."""
+    """Changes of the plan, each of which alone gives at least `floor` certain values. Each was tried on the plan."""
 
     def enough(plan: PlanView, check: Check = check) -> bool:
         seen = expected_count(plan, check, what)
@@ -88,10 +89,10 @@ def remedies(plan: PlanView, check: Check, what: str, floor: int) -> Iterator[st
 
 
 def _of_load(load: PlannedLoad, what: str, here: list[Interval], loaded_s: float) -> tuple[float, float, float]:
-    """(mean, sure, variance) of what one load brings in these stretches of its `loaded_s` seconds.
+    """(mean, certain, variance) of the values that one load brings in these intervals of its `loaded_s` seconds.
 
-    A load that changes its rate brings its lowest rate for sure, and what its highest cannot have put elsewhere. A
-    trace is counted.
+    A load with a changing rate certainly brings its lowest rate, and what its highest rate cannot have put into the
+    remaining time. A trace is counted.
     """
     assert load.rate_mean is not None
     low = load.rate_mean if load.rate_min is None else load.rate_min
@@ -102,12 +103,12 @@ def _of_load(load: PlannedLoad, what: str, here: list[Interval], loaded_s: float
         return mean, load.arrival_counts.sure(here) * share, mean * max(1.0, share) if share != 1.0 else 0.0
     mean = load.rate_mean * here_s * share
     sure = max(low * here_s, load.rate_mean * loaded_s - high * (loaded_s - here_s)) * share
-    # The gaps of one request come together, so the luck is in the requests.
+    # The gaps of one request come together, so the variance is that of requests.
     return mean, sure, mean * max(1.0, share) if load.by_chance or share != 1.0 else 0.0
 
 
 def _share(load: PlannedLoad, what: str) -> float:
-    """Values for each request: one cancelled or broken by plan has none, one not streamed has no first token."""
+    """Values for each request. A request cancelled or malformed by plan has none; without a stream it has no ttft."""
     streamed = load.answered_share * load.stream_share
     match what:
         case "e2e":
@@ -120,7 +121,7 @@ def _share(load: PlannedLoad, what: str) -> float:
 
 
 def _longer_trial(plan: PlanView, enough: Callable[[PlanView], bool]) -> str | None:
-    """The shortest trial that is enough, as it is typed; None when no length helps."""
+    """The shortest trial that is enough, as a scenario writes it; None when no length helps."""
     work = plan.trial_completed is not None
     planned = plan.trial_completed if work else plan.trial_s
     if not planned:
@@ -136,7 +137,7 @@ def _longer_trial(plan: PlanView, enough: Callable[[PlanView], bool]) -> str | N
 
 
 def _lasting(plan: PlanView, trial: int) -> PlanView:
-    """The plan with a longer trial, in seconds or in completed requests; what is armed again and again goes on."""
+    """The plan with a longer trial (seconds or completed requests); faults with `every` are armed until its end."""
     if plan.trial_completed is not None:
         longer = replace(plan, trial_completed=trial)
     else:
@@ -152,7 +153,7 @@ def _lasting(plan: PlanView, trial: int) -> PlanView:
 
 
 def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[PlannedFault]:
-    """The planned occurrences, and those that `every` would add up to `trial_s`."""
+    """The planned occurrences, and those that `every` adds until `trial_s`."""
     yield from faults
     for second in (fault for fault in faults if fault.n == 1 and fault.at_s is not None):
         each = [fault for fault in faults if fault.id == second.id]
@@ -164,7 +165,7 @@ def _again(faults: tuple[PlannedFault, ...], trial_s: float) -> Iterator[Planned
 
 
 def _recovering(plan: PlanView, recover_s: float) -> PlanView:
-    """The plan with no fault's `recover` longer than this."""
+    """The plan in which no fault has a `recover` longer than `recover_s`."""
     faults = tuple(
         replace(fault, expect=replace(fault.expect, recover_s=min(recover_s, fault.expect.recover_s or recover_s)))
         for fault in plan.faults

@@ -1,9 +1,9 @@
-"""`metric[.stat] op value`: the user's own checks, read once more.
+"""Checks of the form `metric[.stat] op value` are parsed again here, for the judges.
 
     ttft.p99 < 800ms      errors.outside <= 1%      leak.rss_anon < 4MiB/h      throughput.tokens > 300/s
 
-The reader of scenarios has the same table and gives the better messages; it is repeated here because an old run must
-be judgeable without the code that planned it. A test compares the two.
+`scenarios.expr` has the same table and gives more helpful messages. The table is repeated here because an old run must
+be judged without the code that planned it; a test compares the two tables.
 """
 
 import re
@@ -51,7 +51,10 @@ _UNITS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class Expression:
-    """`value` in seconds, bytes, a share or a count, per second or per hour as `dimension` says."""
+    """A parsed check.
+
+    `dimension` says the unit of `value`: seconds, bytes, a share, a count, or one of them per time.
+    """
 
     text: str
     metric: str
@@ -66,12 +69,12 @@ class Expression:
 
     @property
     def quantile(self) -> float | None:
-        """0.99 for p99; None for max, mean and metrics without a stat."""
+        """The quantile of the stat: 0.99 for p99, None for max, mean and metrics without a stat."""
         return int(self.stat[1:]) / 100 if self.stat and self.stat[0] == "p" else None
 
     @property
     def upward(self) -> bool:
-        """True when larger is worse."""
+        """True when a larger value is worse."""
         return self.op in ("<", "<=")
 
     def holds(self, observed: float) -> bool:
@@ -84,7 +87,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """Errors: ValueError saying what was given, what is allowed and what to write."""
+    """Parse a check. Raises ValueError that says what was given, what is allowed and what to write."""
     form = _FORM.match(text)
     if form is None:
         raise ValueError(f'check "{text}" is not "metric[.stat] op value"; write it such as "ttft.p99 < 800ms"')

@@ -1,10 +1,10 @@
-"""One occurrence of a fault over the processes that it was armed in.
+"""A fault occurrence joins the armings of one fault over restarts of the server.
 
     armed ---- fires ---- process dies | restart | armed again (persist) ---- fires ---- healed
     |------------------------------ one FaultRow ------------------------------------------|
 
-A restart ends a fault that was armed in the process before it, unless it says `persist`: then the server arms it again,
-the injector writes another row and counts from 0 again.
+A restart ends a fault that was armed in the earlier process, unless the fault says `persist`. Then the server arms it
+again, and the injector writes another row and counts from 0 again.
 """
 
 import json
@@ -15,15 +15,15 @@ from assertions.rows import Event, FaultRow
 
 COLUMNS = "id, n, arm_ns, first_ns, heal_ns, healed_by, hits, fired, fired_min, state, spec"
 RESTART = "restart"
-"""By what a fault was healed whose process died with it."""
+"""The value of `healed_by` for a fault whose process died."""
 
 
 def occurrences(
     rows: Iterable[Sequence[Any]], fires: Mapping[tuple[str, int], int], events: Sequence[Event]
 ) -> tuple[FaultRow, ...]:
-    """Rows of table fault, as COLUMNS and in the order of writing; of one arming the last row wins.
+    """Join rows of table fault, given as COLUMNS in the order of writing. The last row of an arming counts.
 
-    `fires`: how many fire rows each (id, n) has on disk.
+    `fires` holds the number of rows in table fire for each (id, n).
     """
     armings: dict[tuple[str, int], dict[int | None, Sequence[Any]]] = {}
     for row in rows:
@@ -46,7 +46,7 @@ def _one(fault: str, n: int, armings: Sequence[Sequence[Any]], fire_rows: int, d
         first_ns=min((ns for ns in firsts if ns is not None), default=None),
         heal_ns=heal_ns,
         healed_by=healed_by,
-        hits=max(sum(count or 0 for count in hits), fired),  # a killed process never told its last hits
+        hits=max(sum(count or 0 for count in hits), fired),  # a killed process did not report its last hits
         fired=fired,
         fired_min=int(fired_min or 1),
         state=state,
@@ -54,7 +54,7 @@ def _one(fault: str, n: int, armings: Sequence[Sequence[Any]], fire_rows: int, d
 
 
 def _restarted(events: Sequence[Event]) -> list[int]:
-    """Moments at which a server process died that was started again."""
+    """Times (ns) at which a server process died and was started again."""
     server = [event for event in events if event.proc.startswith("server") and event.kind in ("start", "exit")]
     last_start = max((event.t_ns for event in server if event.kind == "start"), default=0)
     return [event.t_ns for event in server if event.kind == "exit" and event.t_ns <= last_start]

@@ -1,4 +1,4 @@
-"""Numbers as people read them. Every text of a verdict goes through here, so units look alike everywhere."""
+"""Formats numbers with units. Every text of a verdict uses it, so units look alike everywhere."""
 
 import math
 
@@ -6,7 +6,7 @@ _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def seconds(value_s: float) -> str:
-    """0.0123 -> '12.3 ms', 75 -> '75 s', 4000 -> '66.7 min'."""
+    """Format a duration: 0.0123 -> '12.3 ms', 75 -> '75 s', 4000 -> '66.7 min'."""
     size = abs(value_s)
     if not math.isfinite(value_s):
         return "never"
@@ -18,7 +18,7 @@ def seconds(value_s: float) -> str:
 
 
 def duration(value_s: float) -> str:
-    """A span to type into a scenario: 300 -> '5m', 90 -> '90s', 7200 -> '2h'; rounded up to whole seconds."""
+    """Format a duration for a scenario, rounded up to whole seconds: 300 -> '5m', 90 -> '90s', 7200 -> '2h'."""
     whole = math.ceil(value_s)
     for unit_s, unit in ((3600, "h"), (60, "m")):
         if whole >= unit_s and whole % unit_s == 0:
@@ -27,7 +27,7 @@ def duration(value_s: float) -> str:
 
 
 def since_start(t_ns: int | float) -> str:
-    """A moment of the run: '00:12:03.250'."""
+    """Format a time of the run (ns since its start): '00:12:03.250'."""
     total_ms = int(t_ns) // 1_000_000
     hours, rest = divmod(total_ms, 3_600_000)
     minutes, rest = divmod(rest, 60_000)
@@ -35,7 +35,7 @@ def since_start(t_ns: int | float) -> str:
 
 
 def amount(value: float, dimension: str) -> str:
-    """A value of a check metric in its own unit; `dimension` as in assertions.expression."""
+    """Format the value of a check metric in its own unit; see `assertions.expression` for dimensions."""
     match dimension:
         case "time":
             return seconds(value)
@@ -64,6 +64,6 @@ def between(low: float, high: float, dimension: str) -> str:
 
 
 def some(names: list[str], shown: int = 5) -> str:
-    """'a, b, c and 40 more': a list that never floods a report."""
+    """Format a list of bounded length: 'a, b, c and 40 more'."""
     rest = len(names) - shown
     return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")

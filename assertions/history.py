@@ -1,7 +1,7 @@
-"""Read access to run.sqlite: typed rows for small tables, NumPy columns for requests and samples.
+"""History reads run.sqlite: typed rows for small tables, NumPy columns for requests and samples.
 
-A run may have been killed at any moment. A table that is missing or empty is simply empty here; a request without a
-reply is `unfinished`; a dropped arrival has no sent time.
+A run may have been killed at any moment. A missing table reads as empty, a request without a reply has the outcome
+`unfinished`, and a dropped arrival has no time of sending.
 """
 
 import sqlite3
@@ -31,7 +31,7 @@ from assertions.rows import (
     TextColumn,
 )
 
-# A reader of histories needs their rows: both come from here.
+# Readers of a History need its row types, so all of them come from here.
 __all__ = [
     "Audit", "Canary", "Event", "FaultRow", "Fire", "Floats", "Histogram", "History", "Mask", "Phase", "Requests",
     "Samples", "Served", "TextColumn",
@@ -42,14 +42,14 @@ CUT_SHORT = ("signal", "died", "abort")
 
 
 class History:
-    """One recorded run, opened read-only. Close it soon: a reader left open makes the writer's WAL grow."""
+    """A recorded run, opened read-only. Close it soon: an open reader makes the writer's WAL grow."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Errors: FileNotFoundError when there is no such file, sqlite3.DatabaseError when it is not a history."""
+        """Open a file. Raises FileNotFoundError, or sqlite3.DatabaseError when it is not a history."""
         file = Path(path)
         if not file.is_file():
             raise FileNotFoundError(f"no history at {file}: give the run.sqlite of a run directory")
@@ -68,7 +68,7 @@ class History:
 
     @cached_property
     def requests(self) -> Requests:
-        """Arrivals joined with the first reply of each; a second reply is `doubled_replies`' business."""
+        """All arrivals, each joined with its first reply; see `doubled_replies` for further ones."""
         texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
         stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns")
         numbers = (*stamps, "http", "output_tokens", "output_max", "chunks")
@@ -152,7 +152,7 @@ class History:
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:
-        """Of a doubled request the first row of each counts."""
+        """All canaries. The first row counts where a request id occurs twice."""
         rows = self._rows(
             "canary",
             """SELECT c.request, c.reference, c.compared, c.parted_at, c.margin, c.state, c.tokens,
@@ -163,7 +163,7 @@ class History:
 
     @cached_property
     def marks(self) -> dict[str, Floats]:
-        """For each mark the times at which it was counted."""
+        """The times (ns) at which each mark was counted, by name."""
         times: dict[str, list[float]] = {}
         for name, t_ns, n in self._rows("mark", "SELECT name, t_ns, n FROM mark ORDER BY t_ns, rowid"):
             if n is None or n > 0:
@@ -171,7 +171,7 @@ class History:
         return {name: np.array(values) for name, values in times.items()}
 
     def samples(self, name: str) -> Samples | None:
-        """The series of that name; None when nobody declared it."""
+        """The samples of a series; None when no series of this name was declared."""
         rows = list(self._rows("series", "SELECT id, period_ns, absent FROM series WHERE name = ? LIMIT 1", (name,)))
         if not rows:
             return None
@@ -202,7 +202,7 @@ class History:
             yield Served(*row)
 
     def doubled_replies(self) -> list[tuple[str, int]]:
-        """Requests with more than one terminal outcome, and how many."""
+        """Requests with more than one terminal outcome: (id, number of outcomes)."""
         query = "SELECT request, count(*) FROM reply GROUP BY request HAVING count(*) > 1"
         return [(str(a), int(b)) for a, b in self._rows("reply", query)]
 
@@ -211,13 +211,13 @@ class History:
         return [(str(a), int(b)) for a, b in self._rows("request", query)]
 
     def orphan_replies(self) -> list[str]:
-        """Replies to requests that nobody recorded sending."""
+        """Ids of replies whose request was never recorded."""
         query = "SELECT p.request FROM reply p LEFT JOIN request r ON r.id = p.request WHERE r.id IS NULL"
         return [str(row[0]) for row in self._rows("reply", query)] if "request" in self._tables else []
 
     @cached_property
     def end_ns(self) -> int:
-        """The last moment that anything was recorded for."""
+        """The last time (ns) at which anything was recorded."""
         moments = [phase.end_ns or phase.start_ns for phase in self.phases]
         for table, column in (("reply", "end_ns"), ("request", "sent_ns"), ("event", "t_ns"), ("audit", "t_ns")):
             moments += [row[0] or 0 for row in self._rows(table, f"SELECT max({column}) FROM {table}")]  # noqa: S608
@@ -225,7 +225,7 @@ class History:
 
     @property
     def cut_short(self) -> str | None:
-        """Why the run did not come to its planned end; None when it did."""
+        """The reason why the run did not come to its planned end; None when it did."""
         if not self.phases:
             return "no phase was recorded"
         for phase in self.phases:
@@ -249,7 +249,7 @@ class History:
     def _columns(
         self, query: str, texts: int, numbers: int, needs: tuple[str, ...], parameters: tuple[object, ...] = ()
     ) -> tuple[list[str], list[TextColumn], list[Floats]]:
-        """Columns of a query that selects one id, `texts` texts and `numbers` numbers, without a Python row each."""
+        """Columns of a query that selects one id, then `texts` text columns, then `numbers` number columns."""
         ids: list[str] = []
         books: list[dict[str | None, int]] = [{} for _ in range(texts)]
         codes: list[list[NDArray[np.int32]]] = [[] for _ in range(texts)]

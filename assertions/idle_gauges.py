@@ -1,4 +1,4 @@
-"""A target seen from outside: what its gauges say whenever nothing is asked of it."""
+"""Gauges of a foreign target, read in the idle periods of a run: quiesces and the drain."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ IDLE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class IdlePeriod:
-    """A time in which nothing was asked of the target."""
+    """A time in which no request was sent to the target."""
 
     name: str
     n: int
@@ -28,18 +28,18 @@ class GaugeReading:
 
 @dataclass(frozen=True)
 class StuckGauge:
-    """A gauge that was not back."""
+    """A gauge that did not return to its idle level."""
 
     name: str
     idle: float
     after_ns: int
-    """The last time at which it was seen back, 0 when it never was."""
+    """The last time (ns) at which the gauge was at its idle level; 0 when it never was."""
     t_ns: int
     text: str
 
 
 def idle_periods(context: JudgeContext) -> list[IdlePeriod]:
-    """Quiesces that came to rest, and the drain."""
+    """The drain, and each quiesce in which the target became idle."""
     return [
         IdlePeriod(phase.name, phase.n, phase.start_ns, np.inf if phase.name == "drain" else phase.end_ns or np.inf)
         for phase in context.history.phases
@@ -48,13 +48,13 @@ def idle_periods(context: JudgeContext) -> list[IdlePeriod]:
 
 
 def reading_at(samples: Samples, rest: IdlePeriod) -> GaugeReading | None:
-    """The last sample of a rest: what came late was given its time."""
+    """The last sample of an idle period, so that a target that notices late has had its time."""
     inside = np.flatnonzero((samples.t_ns >= rest.start_ns) & (samples.t_ns <= rest.end_ns))
     return GaugeReading(float(samples.value[inside[-1]]), int(samples.t_ns[inside[-1]])) if len(inside) else None
 
 
 def stuck_gauges(name: str, idle: float, levels: list[tuple[IdlePeriod, GaugeReading]]) -> list[StuckGauge]:
-    """The rests from which on the gauge never came back; one that was only late at a quiesce is no leak."""
+    """The readings after which the gauge never returned to idle. A gauge that was only late is not stuck."""
     back = [number for number, (_, level) in enumerate(levels) if level.value <= idle + IDLE_TOLERANCE]
     first = back[-1] + 1 if back else 0
     after_ns = levels[first - 1][1].t_ns if first else 0
@@ -68,7 +68,7 @@ def stuck_gauges(name: str, idle: float, levels: list[tuple[IdlePeriod, GaugeRea
 
 
 def idle_level(context: JudgeContext, samples: Samples) -> float:
-    """The level before the first request; 0 when nothing was sampled then."""
+    """The gauge's value before the first request; 0 when it was not sampled then."""
     requests = context.history.requests
     first_ns = np.nanmin(requests.sent_ns) if requests.sent.any() else np.inf
     before = samples.value[samples.t_ns < first_ns]

@@ -1,7 +1,7 @@
-"""The bench: before a run, who can decide and at what price; after it, what each of them says.
+"""Runs all judges: before a run it says which of them can decide, after a run it collects their results.
 
-plan.json -> Brief -> needs()  -> planned | not judged, with the price | refused, with the cure
-run.sqlite -> History + Brief -> judge() -> Verdict
+plan.json  -> PlanView           -> needs() -> planned | not judged, with the price | refused, with the cure
+run.sqlite -> History + PlanView -> judge() -> Verdict
 """
 
 from collections.abc import Iterable
@@ -37,8 +37,11 @@ class NeedState(StrEnum):
 
 @dataclass(frozen=True)
 class Need:
-    """What one judge says before the run. `note` is worth printing beside a planned one: the smallest budget it can
-    decide, or how many requests may break a limit."""
+    """The answer of one judge before the run.
+
+    `note` is printed beside a planned judge: the smallest budget that it can decide, or how many requests may break a
+    limit.
+    """
 
     judge: str
     level: Level
@@ -56,10 +59,10 @@ class Need:
 
 
 def judge(history: History, plan: PlanView) -> Verdict:
-    """Every judge on one run. A breach of the load voids what timing judges said; a crashed judge is UNKNOWN."""
+    """Judge one run. A late load generator voids the timing judges; a judge that crashes is UNKNOWN."""
     context = JudgeContext(history, plan)
     bench = judges_of(plan)
-    said = [_unless_not_planned(plan, each) or _heard(each, context) for each in bench]
+    said = [_unless_not_planned(plan, each) or _decide(each, context) for each in bench]
     breach = next((judged for judged in said if judged.name == load.NAME and judged.state is State.UNKNOWN), None)
     if breach is not None:
         said = [_voided(judged, breach) if each.timing else judged for each, judged in zip(bench, said, strict=True)]
@@ -67,7 +70,7 @@ def judge(history: History, plan: PlanView) -> Verdict:
 
 
 def needs(plan: PlanView) -> list[Need]:
-    """What each judge will do with a run of this plan, in the order of the report."""
+    """The answer of each judge to a plan, in the order of the report."""
     found = []
     for each in judges_of(plan):
         missing = each.needs(plan)
@@ -81,7 +84,7 @@ def needs(plan: PlanView) -> list[Need]:
 
 
 def judges_of(plan: PlanView) -> list[Judge]:
-    """The bench for one plan: the exact judges, the watched series, the probes, and the user's own checks."""
+    """All judges of a plan: exact ones, watched series, probes, and the checks of the scenario."""
     bench = [
         answered.judge(plan),
         alive.judge(plan),
@@ -102,7 +105,7 @@ def judges_of(plan: PlanView) -> list[Judge]:
 
 
 def _named_once(bench: Iterable[Judge]) -> Iterable[Judge]:
-    """Names are keys in plan.json and JUnit: a line written twice gets a number."""
+    """Make names unique, since they are keys in plan.json and JUnit: a check written twice gets a number."""
     seen: dict[str, int] = {}
     for each in bench:
         seen[each.name] = seen.get(each.name, 0) + 1
@@ -110,7 +113,7 @@ def _named_once(bench: Iterable[Judge]) -> Iterable[Judge]:
 
 
 def _unless_not_planned(plan: PlanView, each: Judge) -> Judged | None:
-    """NOT_JUDGED when the plan said so, or when there is no word of it and it cannot decide."""
+    """NOT_JUDGED when the plan says so, or when the plan does not name the judge and it cannot decide."""
     planned = plan.judges.get(each.name)
     if planned is not None:
         because, cure = planned.because, planned.cure
@@ -125,7 +128,7 @@ def _unless_not_planned(plan: PlanView, each: Judge) -> Judged | None:
     return Judged(each.name, State.NOT_JUDGED, text, each.level, because=because, to_decide=cure)
 
 
-def _heard(each: Judge, context: JudgeContext) -> Judged:
+def _decide(each: Judge, context: JudgeContext) -> Judged:
     try:
         return replace(each.decide(context), name=each.name, level=each.level)
     except Exception as error:  # the one place where a broad except is right: a crashed judge must not hide the others
@@ -135,7 +138,7 @@ def _heard(each: Judge, context: JudgeContext) -> Judged:
 
 
 def _voided(judged: Judged, breach: Judged) -> Judged:
-    """What a timing judge said is kept as a figure, but no longer counts."""
+    """The result of a timing judge after a breach of the load: its figures stay, its state is UNKNOWN."""
     if judged.state not in (State.PASS, State.FAIL):
         return judged
     because = f"load: {breach.summary}"

@@ -1,7 +1,7 @@
-"""Latencies of a run as columns, measured from the intended time, so that a late generator cannot flatter a server.
+"""Latencies of a run as columns, measured from the intended time, so that a late generator cannot hide a slow server.
 
-A request that timed out waited at least until its end: it counts with that, or the slowest requests would leave the
-sample. Gaps between tokens (itl) come from the histogram, in buckets under 0.1 % wide.
+A request that timed out counts with the time until its end; otherwise the slowest requests would leave the sample.
+Gaps between tokens (itl) come from the histogram, whose buckets are less than 0.1 % wide.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from assertions.windows import NS_PER_S, inside, touched
 
 @dataclass(frozen=True)
 class Values:
-    """Sorted values in seconds with their weights and the times (ns) at which they began."""
+    """Sorted values (s) with their weights and the times (ns) at which they began; three arrays of shape [n]."""
 
     seconds: Floats
     weight: Floats
@@ -27,12 +27,12 @@ class Values:
         return int(self.weight.sum())
 
     def over(self, limit_s: float, strict: bool) -> int:
-        """How many break "under the limit": above it, or at it too when the limit itself is not allowed."""
+        """The number of values above the limit; with `strict` also those at the limit."""
         late = self.seconds >= limit_s if strict else self.seconds > limit_s
         return int(self.weight[late].sum())
 
     def quantile(self, q: float) -> float:
-        """The smallest value with at least a share q of all at or below it."""
+        """The smallest value such that at least a share `q` of all values lies at or below it."""
         cumulative = np.cumsum(self.weight)
         return float(self.seconds[np.searchsorted(cumulative, q * cumulative[-1] - 1e-9)])
 
@@ -40,7 +40,7 @@ class Values:
         return float(np.average(self.seconds, weights=self.weight))
 
     def ranks(self, ranks: tuple[float, float]) -> tuple[float, float]:
-        """Values at 1-based ranks; a rank outside 1..n is infinite."""
+        """The values at two 1-based ranks. A rank outside 1..n gives an infinite value."""
         cumulative = np.cumsum(self.weight)
         low, high = ranks
         found = [float(self.seconds[np.searchsorted(cumulative, r)]) if 1 <= r <= self.n else np.inf for r in ranks]
@@ -48,7 +48,7 @@ class Values:
 
 
 def latencies(context: JudgeContext, metric: str, mask: Mask) -> Values:
-    """ttft, e2e or tpot of the requests in the mask that ended ok, or by a timeout."""
+    """The ttft, e2e or tpot of the requests in the mask that ended ok or by a timeout."""
     requests = context.history.requests
     timeout = requests.outcome.among("timeout")
     start, end = requests.intended_ns, requests.end_ns
@@ -68,7 +68,10 @@ def latencies(context: JudgeContext, metric: str, mask: Mask) -> Values:
 def gaps(
     context: JudgeContext, loads: frozenset[str] | None, intervals: list[tuple[float, float]], out: bool
 ) -> Values:
-    """itl from the histogram windows that lie in the measured phases: out of the spans, or (not `out`) within them."""
+    """Gaps between tokens from the histogram windows in the measured phases.
+
+    `out` selects windows that touch none of the intervals, otherwise windows that touch one of them.
+    """
     hist = context.history.histogram("itl")
     end = hist.t_ns + hist.width_ns
     keep = (
@@ -82,7 +85,7 @@ def gaps(
     for start_ns, end_ns in intervals:
         touching |= (hist.t_ns <= end_ns) & (end >= start_ns)
     keep &= ~touching if out else touching
-    # The upper edge would flatter nobody, the lower edge is what the row says; the middle is within 0.05 %.
+    # The row holds the bucket's lower edge in ns; its middle is within 0.05 % of every value in it.
     middle = hist.bucket[keep] * 1.0005
     return _sorted(middle / NS_PER_S, hist.n[keep], hist.t_ns[keep])
 
@@ -93,7 +96,7 @@ def _sorted(seconds: Floats, weight: Floats, t_ns: Floats) -> Values:
 
 
 def chosen_loads(plan: PlanView, check: Check) -> frozenset[str] | None:
-    """The loads a check is about; None: all of them."""
+    """The ids of the loads that a check names; None for all loads."""
     if check.load is not None:
         return frozenset({check.load})
     if check.group is not None:
@@ -102,7 +105,7 @@ def chosen_loads(plan: PlanView, check: Check) -> frozenset[str] | None:
 
 
 def chosen(context: JudgeContext, check: Check) -> Mask:
-    """The measured requests that a check is about, by load, group and `where`."""
+    """A mask of the measured requests that a check selects by load, group and `where`."""
     requests = context.history.requests
     mask = context.measured.copy()
     if check.load is not None:
@@ -118,7 +121,7 @@ def chosen(context: JudgeContext, check: Check) -> Mask:
 
 
 def where_intervals(context: JudgeContext, where: str) -> tuple[list[tuple[float, float]], bool]:
-    """The fault windows that a `where` speaks of, and whether it means outside of them."""
+    """The fault windows that a `where` names, and True when it means the time outside of them."""
     intervals: list[tuple[float, float]] = [
         (w.arm_ns, w.end_ns) for w in context.windows if where in ("outside", "all", w.row.id)
     ]

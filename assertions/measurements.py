@@ -1,4 +1,4 @@
-"""Metrics that are plain facts of a run: shares, rates, and what the host measured."""
+"""Metrics that are exact in a run: shares, rates, and values that the host measured."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ Measurement = tuple[float | None, str, str | None]
 
 
 def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
-    """(value, what it was counted from, interval) of a metric that is a plain fact of the run; None: no evidence."""
+    """Measure a metric: (value or None without evidence, text that says what was counted, interval or None)."""
     ways: dict[str, Callable[[JudgeContext, Check], Measurement]] = {
         "errors": _errors,
         "errors.outside": lambda context, check: _errors(
@@ -37,7 +37,10 @@ def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
 
 
 def _errors(context: JudgeContext, check: Check) -> Measurement:
-    """Requests that ended neither ok nor cancelled as planned. What a cut run left unfinished is no error."""
+    """The share of requests that ended neither ok nor cancelled as planned.
+
+    Requests that a run left unfinished when it was cut short are not errors.
+    """
     requests = context.history.requests
     ended = chosen(context, check) & requests.sent
     if context.cut_short:
@@ -66,7 +69,7 @@ def _share(part: Mask, whole: Mask, words: str) -> Measurement:
 
 
 def _throughput(context: JudgeContext, check: Check, tokens: bool) -> Measurement:
-    """What ended ok in the trial, over the time of the trial; `where` cuts both."""
+    """Requests or tokens that ended ok in the trial, per second of trial. `where` restricts both."""
     requests = context.history.requests
     trial = context.intervals("trial")
     mask = chosen(context, check) & requests.ok & inside(requests.end_ns, trial)

@@ -1,12 +1,12 @@
-r"""Trends over whole load periods.
+r"""Trends are fitted to one value for each whole period of the load.
 
-    value   |  /\    /\    /\    /\        one sample a second is one long correlated wiggle: a line through samples
+    value   |  /\    /\    /\    /\        samples of one second are correlated: a line through them
             | /  \/\/  \/\/  \/\/  \       calls 30-40 % of clean runs a leak (simulated)
-            |-----|-----|-----|-----|      a block is one whole period of the load: its mean has no phase left in it
-               b0    b1    b2    b3        a line through block values, with a t interval, is wrong about 1-2 %
+            |-----|-----|-----|-----|      a period's mean has no phase of the load left in it
+               p0    p1    p2    p3        a line through them, with a t interval, is wrong in 1-2 %
 
-Fault windows and quiesces are cut out of the samples; a block that keeps less than half of its time does not count.
-Under 8 blocks nothing is judged.
+Fault windows and quiesces are removed from the samples. A period that keeps less than half of its time is left out.
+Fewer than 8 periods are not judged.
 """
 
 import math
@@ -26,14 +26,14 @@ from assertions.verdict import State
 from assertions.windows import NS_PER_S, inside
 
 PERIODS_MIN = 8
-PERIOD_DEFAULT_S = 300.0  # for loads without a period: long beside the correlation of a server's seconds
+PERIOD_DEFAULT_S = 300.0  # for loads without a period; long compared with the correlation time of a server's samples
 COVERAGE_MIN = 0.5
 HOUR_NS = 3600 * NS_PER_S
 
 
 @dataclass(frozen=True)
 class PeriodValues:
-    """Block values in the order of time; `hours` is the mean time of what was kept in each block."""
+    """One value for each period, in the order of time. `hours` is the mean time of the samples kept in each period."""
 
     hours: Floats
     values: Floats
@@ -43,13 +43,14 @@ class PeriodValues:
 
     @property
     def span_hours(self) -> float:
-        """From the first block's middle to the last one's, and one block more: what the growth is told over."""
+        """The time (hours) over which growth is reported: from the first period's middle to the last one's, plus
+        one."""
         return float(self.hours[-1] - self.hours[0]) + self.width_s / 3600
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Change per hour with its interval (one-sided 1 % at each end)."""
+    """A change per hour with its confidence interval (one-sided 1 % at each end)."""
 
     per_hour: float
     low: float
@@ -60,13 +61,13 @@ class Trend:
     periods: int
 
     def against(self, op: str, budget: float) -> State:
-        """FAIL when even the friendlier end breaks the budget, PASS when even the worse end keeps it."""
+        """FAIL when the whole interval breaks the budget, PASS when the whole interval keeps it, else UNKNOWN."""
         low, high = (self.low, self.high) if op in ("<", "<=") else (-self.high, -self.low)
         budget = budget if op in ("<", "<=") else -budget
         strict = op in ("<", ">")
         if low > budget or (strict and low == budget and low == high and budget != 0):
             return State.FAIL
-        # A series that never moved keeps any budget, a budget of 0 too.
+        # A series that never changed keeps any budget, also a budget of 0.
         return State.PASS if high < budget or (high == budget and (not strict or low == high == 0)) else State.UNKNOWN
 
 
@@ -78,7 +79,7 @@ def trend(periods: PeriodValues) -> Trend:
 
 
 def period_length_s(plan: PlanView) -> float:
-    """One whole period of all loads together (their least common multiple, in whole seconds)."""
+    """The common period of all loads: their least common multiple, in whole seconds."""
     periods = [round(load.period_s) for load in plan.loads if load.period_s]
     if periods:
         return float(math.lcm(*(max(1, period) for period in periods)))
@@ -86,9 +87,9 @@ def period_length_s(plan: PlanView) -> float:
 
 
 def too_few_periods(plan: PlanView, quiet_min_s: float = 0.0) -> Missing | None:
-    """The price of a trend: at least 8 whole periods of trial, each long enough outside the windows of its faults.
+    """A reason when the plan has fewer than 8 usable whole periods of trial; None when it has enough.
 
-    `quiet_min_s`: what a judge needs of each period, where that is more than the half that every block must keep.
+    `quiet_min_s` is the time outside fault windows that a judge needs of each period, where that exceeds one half.
     """
     width_s, trial_s = period_length_s(plan), plan.trial_s
     if trial_s is None:
@@ -104,7 +105,7 @@ def too_few_periods(plan: PlanView, quiet_min_s: float = 0.0) -> Missing | None:
 
 
 def count_periods(plan: PlanView, quiet_min_s: float = 0.0) -> tuple[int, int]:
-    """Whole periods of the planned trial: (those that keep enough time outside fault windows, all of them)."""
+    """Count whole periods of the planned trial: (those with enough time outside fault windows, all)."""
     width_s = period_length_s(plan)
     starts = [
         start_s + number * width_s
@@ -119,12 +120,12 @@ def count_periods(plan: PlanView, quiet_min_s: float = 0.0) -> tuple[int, int]:
 def period_values(
     context: JudgeContext, value_of: Callable[[float, float], tuple[float, float, float] | None]
 ) -> PeriodValues:
-    """Blocks of the trial. `value_of(start, end)` gives (hours, value, coverage) of one, or None."""
+    """The values of the trial's periods. `value_of(start_ns, end_ns)` returns (hours, value, coverage) or None."""
     width_s = period_length_s(context.plan)
     width_ns = width_s * NS_PER_S
     kept, starts, left_out = [], [], 0
     for start_ns, end_ns in context.intervals("trial"):
-        # A phase ends when its last second has been drawn, a hair before the plan: do not lose a block to that.
+        # A phase ends slightly before its planned end, when its last second is over: do not lose a period to that.
         for number in range(int((end_ns - start_ns) / width_ns + 0.01)):
             block_ns = start_ns + number * width_ns
             found = value_of(block_ns, block_ns + width_ns)
@@ -138,13 +139,13 @@ def period_values(
 
 
 def quiet(context: JudgeContext, t_ns: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Moments outside fault windows and quiesces."""
+    """A mask of the times (ns) that lie outside fault windows and quiesces."""
     intervals: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in context.windows]
     return ~inside(t_ns, intervals + context.intervals("quiesce"))
 
 
 def series_period_values(context: JudgeContext, series: Samples, lowest: bool = False) -> PeriodValues:
-    """Block means of a sampled series (or minima: what is left when the load takes a breath)."""
+    """The mean of a sampled series in each period, or with `lowest` its minimum, which is the level when idle."""
     keep = quiet(context, series.t_ns)
     t_ns, values = series.t_ns[keep], series.value[keep]
     period_ns = series.period_ns or (float(np.median(np.diff(series.t_ns))) if len(series.t_ns) > 1 else NS_PER_S)
@@ -162,7 +163,7 @@ def series_period_values(context: JudgeContext, series: Samples, lowest: bool = 
 
 
 def risen_since(periods: PeriodValues) -> int:
-    """The start (ns) of the first block from which on no value comes back to the mean of those before it."""
+    """The start (ns) of the first period after which no value returns to the mean of the earlier ones."""
     values = periods.values
     for number in range(1, len(values)):
         if (values[number:] > values[:number].mean()).all():

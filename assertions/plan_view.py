@@ -1,6 +1,6 @@
-"""What the judges are told about a run beside its history: the typed part of plan.json that they need.
+"""PlanView is the typed part of plan.json that the judges need beside the history.
 
-Durations are seconds, rates per second, as plan.json writes them. Names follow scenario.md.
+Durations are seconds and rates are per second, as plan.json writes them.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from assertions.planned import Expect, PlannedFault, PlannedLoad, faults_of, loads_of
 from assertions.verdict import Level, RunIdentity
 
-# A reader of a brief needs its parts: all come from here.
+# Readers of a PlanView need its parts, so all of them come from here.
 __all__ = ["Check", "Expect", "PlanView", "PlannedFault", "PlannedJudge", "PlannedLoad", "PlannedPhase"]
 
 
@@ -23,7 +23,8 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class Check:
-    """A user's own line: `that` is judged over requests of `load` or `group`, in `where`."""
+    """A check of the scenario: `that` must hold for the requests of `load` or `group` in the time that `where`
+    names."""
 
     that: str
     load: str | None = None
@@ -39,7 +40,7 @@ class Check:
 
 @dataclass(frozen=True)
 class PlannedJudge:
-    """What the plan said about one judge before the run: `state` is planned or not_judged."""
+    """The entry of one judge in plan.json. `state` is "planned" or "not_judged"."""
 
     name: str
     level: Level
@@ -58,23 +59,23 @@ class PlanView:
     faults: tuple[PlannedFault, ...] = ()
     loads: tuple[PlannedLoad, ...] = ()
     checks: tuple[Check, ...] = ()
-    deadline_s: float | None = None  # the server's own, where the scenario sets it
+    deadline_s: float | None = None  # the server's request timeout, where the scenario sets it
     canary_planned: bool = True
     canary_compared_min: float = 0.9
     canary_every_s: float = 5.0
-    canary_by_itself: bool = False  # no reference is known: the target's own earlier answers are it
+    canary_by_itself: bool = False  # the target's own earlier answers are the reference
     quiesce_every_s: float | None = None
     trial_completed: int | None = None
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
 
     @property
     def twins_planned(self) -> bool:
-        """Whether bystanders will be held against their fault-free twins: it takes the model's weights."""
+        """True when bystanders will be compared with their fault-free twins, which needs the model's weights."""
         return self.drive == "live" and "exact" in self.capabilities and bool(self.loads)
 
     @property
     def trial_s(self) -> float | None:
-        """Planned seconds under load between warm-up and recovery; None when the trial is given in work."""
+        """Planned seconds of trial, without quiesces; None when the trial is given in completed requests."""
         parts = [phase.planned_s for phase in self.phases if phase.name == "trial"]
         return None if not parts or None in parts else sum(part for part in parts if part is not None)
 
@@ -84,7 +85,7 @@ class PlanView:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> "PlanView":
-        """Read plan.json. A missing key is a KeyError that names it: the plan is ours, so that is our own mistake."""
+        """Read plan.json. Raises KeyError for a missing key: seatrial wrote the plan, so that is a mistake of ours."""
         scenario = plan["scenario"]
         canary = scenario.get("canary", {})
         phases = scenario.get("phases") or {}

@@ -1,6 +1,6 @@
-"""What shall happen, as plan.json says it: faults with their triggers, and loads. The typed parts of a brief.
+"""Planned faults and loads of a PlanView, read from plan.json.
 
-Durations are seconds, rates per second. The scenario's own words are in the plan too, and some things are only there.
+Durations are seconds and rates are per second. plan.json also holds the scenario, and some keys are only there.
 """
 
 import math
@@ -14,7 +14,7 @@ from assertions.arrival_counts import ArrivalCounts
 
 @dataclass(frozen=True)
 class Expect:
-    """What a fault is allowed to do (`outcomes` to `victims`) and must do (`marks`, recover in time)."""
+    """The effects that a fault may have (`outcomes` for `victims`) and must have (`marks`, recovery in time)."""
 
     outcomes: frozenset[str] = frozenset({"ok"})
     victims: str = "hit"  # hit | scope | all
@@ -25,7 +25,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Trigger:
-    """When an armed fault fires and when it is over: counted in matching crossings of its point, and in seconds."""
+    """When an armed fault fires and ends, counted in matching crossings of its point and in seconds."""
 
     skip: int = 0
     times: int = 1
@@ -33,8 +33,8 @@ class Trigger:
     probability: float = 1.0
     for_s: float | None = None
     ttl_s: float | None = None
-    hold_s: float = 0.0  # how long one fire lasts by its action; infinite: until it is healed
-    persist: bool = False  # from its first fire on it breaks every crossing until it is healed, over restarts too
+    hold_s: float = 0.0  # how long one fire lasts by its action; infinite when it lasts until it is healed
+    persist: bool = False  # after its first fire it breaks every crossing until it is healed, also after a restart
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class PlannedFault:
 
     @property
     def kills_server(self) -> bool:
-        """True when the server's death is this fault's own doing, so that `alive` must not count it."""
+        """True when this fault may end the server, so that judge `alive` must not count that death."""
         return self.severity == "fatal" or self.action in {"kill", "sigkill", "sigterm", "signal"}
 
 
 @dataclass(frozen=True)
 class PlannedLoad:
-    """One stream of requests. Shares are of its requests: with a full answer, and asked for as a stream."""
+    """A planned load: one stream of requests. Shares are shares of its requests."""
 
     id: str
     group: str | None = None
@@ -75,13 +75,13 @@ class PlannedLoad:
     arrivals_planned: int | None = None
     period_s: float | None = None
     rate_min: float | None = None
-    by_chance: bool = True  # False: so many a second, exactly
+    by_chance: bool = True  # False: the rate is exact
     answered_share: float = 1.0  # neither cancelled by the plan nor broken on purpose
     malformed_share: float = 0.0
     stream_share: float = 1.0
-    output_tokens: float | None = None  # a reply's, in the middle; None: only the trace knows
+    output_tokens: float | None = None  # mean tokens of a reply; None when only the trace knows
     timeout_s: float | None = None  # how long its clients wait
-    arrival_counts: ArrivalCounts | None = None  # of a trace, which the plan has counted
+    arrival_counts: ArrivalCounts | None = None  # arrivals of a trace load
 
 
 def faults_of(planned: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]]) -> tuple[PlannedFault, ...]:
@@ -116,7 +116,7 @@ def _fault(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedFault:
 
 def _trigger(record: Mapping[str, Any], when: Mapping[str, Any], ttl_s: float | None, persist: bool) -> Trigger:
     lasts = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", record["do"].rpartition(" ")[2])
-    # What is late and says no time stays so until it is healed, whatever its word is.
+    # A fault whose symptom is lateness and that names no time lasts until it is healed.
     hold_s = math.inf if record["action"] == "hang" or record.get("symptom") == "mark:device.late" else 0.0
     if lasts:
         hold_s = float(lasts[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}[lasts[2]]
@@ -163,7 +163,7 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
 
 
 def _rate_min(words: Mapping[str, Any], rate_mean: float | None) -> float | None:
-    """The lowest rate of a changing load; a trace may fall silent."""
+    """The lowest rate of a load; 0 for a trace, which may pause."""
     if words.get("arrivals") == "trace":
         return 0.0
     rate = words.get("rate")
@@ -171,7 +171,7 @@ def _rate_min(words: Mapping[str, Any], rate_mean: float | None) -> float | None
 
 
 def _middle(law: object) -> float | None:
-    """The mean of a number or [low, high]; of a lognormal its median, which lies below the mean."""
+    """The mean of a number or of [low, high]. A lognormal gives its median, which lies below its mean."""
     if isinstance(law, Mapping):
         law = (law.get("lognormal") or [None])[0]
     if isinstance(law, Sequence) and len(law) == 2:

@@ -1,12 +1,12 @@
-"""Before the run: when its faults will show, and which of its time a check will look at.
+"""Predicts from a plan when its faults will show, and in which of its time a check will count requests.
 
     0        warmup ends          trial begins                               recovery       load ends
     |-----------|-----baseline------|-----[=== oom ====]----[====== hang ======]---|-----------|
                                           ^ at         ^ healed + recover
     where = "outside"  =============================    =====                   =================
 
-The windows are those of assertions.windows, on planned times and without luck: a fault waits for its hits as if every
-request crossed its point once, and then breaks for as long as its argument, its `for` or its `ttl` say.
+The windows are those of `assertions.windows` at planned times. The prediction assumes that every request crosses the
+fault's point once, and that the fault then lasts as long as its argument, its `for` or its `ttl` says.
 """
 
 import math
@@ -18,12 +18,15 @@ from assertions.intervals import Interval, length, within, without
 from assertions.plan_view import PlannedFault, PlannedLoad, PlanView
 from assertions.windows import RECOVER_DEFAULT_S
 
-LIFE_S = 1.0  # a request that is out when a fault arms is touched too
+LIFE_S = 1.0  # a request in flight when a fault is armed is touched too
 
 
 @dataclass(frozen=True)
 class PlannedWindow:
-    """One occurrence of a fault, in seconds since the load began. It may heal at once, or as late as `healed_s`."""
+    """The predicted window of one fault occurrence, in seconds since the load began.
+
+    It heals between `heals_s` and `healed_s`; recovery takes `margin_s` more.
+    """
 
     fault: str
     arm_s: float
@@ -41,7 +44,7 @@ class PlannedWindow:
 
 
 def selected_intervals(plan: PlanView, where: str, phases: tuple[str, ...]) -> list[Interval]:
-    """The time of these phases that a `where` speaks of, as far as it is sure."""
+    """The intervals of these phases that certainly belong to a check's `where`."""
     time = phase_intervals(plan, phases) or []
     if where == "all":
         return time
@@ -52,7 +55,7 @@ def selected_intervals(plan: PlanView, where: str, phases: tuple[str, ...]) -> l
 
 
 def phase_intervals(plan: PlanView, names: Iterable[str]) -> list[Interval] | None:
-    """[start, end] of the planned phases of these names, in seconds since the load began; None: nobody can say."""
+    """(start, end) of the planned phases with these names, in seconds since the load began; None when unknown."""
     found, start_s = [], 0.0
     for phase in plan.phases:
         planned_s = _trial_by_work_s(plan, start_s) if phase.planned_s is None else phase.planned_s
@@ -65,7 +68,7 @@ def phase_intervals(plan: PlanView, names: Iterable[str]) -> list[Interval] | No
 
 
 def load_intervals(plan: PlanView, intervals: Iterable[Interval]) -> list[Interval]:
-    """The same stretches on the clock of the load, which stands still in every quiesce; none may reach into one."""
+    """Convert intervals to load time, which stands still during a quiesce. No interval may overlap a quiesce."""
     pauses = phase_intervals(plan, ("quiesce",)) or []
 
     def paused_s(until_s: float) -> float:
@@ -75,7 +78,10 @@ def load_intervals(plan: PlanView, intervals: Iterable[Interval]) -> list[Interv
 
 
 def planned_windows(plan: PlanView) -> list[PlannedWindow]:
-    """Every planned occurrence that will be armed; what is still open heals with the trial. Empty without a time."""
+    """Predict the window of every occurrence that will be armed. Each ends with the trial at the latest.
+
+    The result is empty when the plan does not say how long the trial lasts.
+    """
     trial = phase_intervals(plan, ("trial", "quiesce"))
     if not trial:
         return []
@@ -93,7 +99,7 @@ def planned_windows(plan: PlanView) -> list[PlannedWindow]:
 
 
 def _begin(fault: PlannedFault, placed: list[PlannedWindow], start_s: float) -> Interval | None:
-    """When it is armed, at the earliest and at the latest; None while the fault that it follows is not placed."""
+    """The earliest and latest time of arming; None while the fault that it follows has no predicted window."""
     if not fault.after:
         at_s = start_s + (fault.at_s or 0.0)
         return at_s, at_s
@@ -111,7 +117,7 @@ def _occurrence(plan: PlanView, fault: PlannedFault, begin: Interval, trial_end_
     first_s = _time_of((trigger.skip + 1) / trigger.probability, loads, since_s)
     rest_s = _time_of((trigger.times - 1) * trigger.interval / trigger.probability, loads, since_s + first_s)
     rest_s += trigger.times * trigger.hold_s
-    # Armed again by each server that is started, it waits for its hits again and then lasts as long again.
+    # Each started server arms a persistent fault again: it waits for its hits again and then lasts as long again.
     lives = 1 + (_restarts(plan) if trigger.persist else 0)
     heals_s = begin[0] + min(trigger.hold_s, longest_s)
     healed_s = begin[1] + lives * (first_s + min(rest_s, longest_s))
@@ -122,7 +128,7 @@ def _occurrence(plan: PlanView, fault: PlannedFault, begin: Interval, trial_end_
 
 
 def _restarts(plan: PlanView) -> int:
-    """How often the planned faults may end the server."""
+    """The number of times that the planned faults may end the server."""
     return sum(fault.trigger.times for fault in plan.faults if fault.kills_server)
 
 
@@ -132,7 +138,8 @@ def _in_scope(plan: PlanView, fault: PlannedFault) -> list[PlannedLoad]:
 
 
 def _time_of(count: float, loads: Sequence[PlannedLoad], since_s: float) -> float:
-    """Seconds of load time from `since_s` until so many have come: traces as they are, others by their mean."""
+    """Seconds of load time from `since_s` until `count` requests have come: traces are counted, other loads have their
+    mean rate."""
     rate = sum(load.rate_mean or 0.0 for load in loads if load.arrival_counts is None)
     return seconds_until(
         [load.arrival_counts for load in loads if load.arrival_counts is not None], rate, since_s, count
@@ -140,7 +147,7 @@ def _time_of(count: float, loads: Sequence[PlannedLoad], since_s: float) -> floa
 
 
 def _trial_by_work_s(plan: PlanView, start_s: float) -> float | None:
-    """How long a trial that is given in completed requests and begins then will last."""
+    """The expected length (s) of a trial that is given in completed requests and begins at `start_s`."""
     if plan.trial_completed is None or not plan.loads or any(load.rate_mean is None for load in plan.loads):
         return None
     return _time_of(plan.trial_completed, plan.loads, start_s)

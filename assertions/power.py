@@ -1,11 +1,11 @@
-"""How often the statistical judges are wrong, and what they can see: measured by simulation, printed as a table.
+"""Measures by simulation how often the statistical judges are wrong and what they can detect, and prints a table.
 
     python -m assertions.power             seconds, 400 runs a row
     python -m assertions.power 4000        minutes, for the docs
 
-Noise is AR(1) per minute with marginal SD 1: what a server's memory and latency look like when nothing is wrong. Growth
-and budgets are told over the whole run, in that SD. Decisions are made by the judges' own code path (`blocks.Trend`,
-`stats.over_allowed`), on block values made here.
+Noise is AR(1) per minute with marginal SD 1, as the memory and latency of a healthy server. Growth and budgets are
+given over the whole run, in that SD. The judges' own code decides (`periods.Trend`, `stats.over_allowed`) on simulated
+period values.
 """
 
 import sys
@@ -26,7 +26,7 @@ SEED = 20
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of simulated runs that ended in each state."""
+    """The shares of simulated runs that ended in each state."""
 
     passed: float
     failed: float
@@ -46,7 +46,7 @@ def growth_rates(
     runs: int,
     seed: int = SEED,
 ) -> Rates:
-    """The leak judge on a series that grows by `growth_sd` over the run, against a budget of `budget_sd`."""
+    """Rates of judge leak for a series that grows by `growth_sd` over the run, against a budget of `budget_sd`."""
     minutes = int(hours * 60)
     noise = ar1(runs, minutes, correlation, seed)
     values = noise + growth_sd * np.arange(minutes) / minutes
@@ -63,8 +63,10 @@ def growth_rates(
 def quantile_rates(
     *, n: int, over_share: float, quantile: float, correlation: float, runs: int, seed: int = SEED
 ) -> Rates:
-    """The ceiling judge on n requests of which a share lies above the limit. Correlated ones come in streaks: the
-    latency of a request is a threshold on an AR(1) series, as when a whole second is slow."""
+    """Rates of a quantile check on n requests, of which `over_share` lies above the limit.
+
+    Slow requests come in streaks: a request is slow where an AR(1) series exceeds a threshold.
+    """
     from scipy.special import ndtri
 
     over = (ar1(runs, n, correlation, seed) > float(ndtri(1 - over_share))).sum(axis=1)
@@ -73,7 +75,7 @@ def quantile_rates(
 
 
 def ar1(runs: int, length: int, correlation: float, seed: int) -> Floats:
-    """`runs` independent AR(1) series of marginal SD 1, started in their stationary state."""
+    """Independent AR(1) series of marginal SD 1, started in their stationary state; shape [runs, length]."""
     rng = np.random.Generator(np.random.PCG64(seed))
     shocks: NDArray[np.float64] = rng.standard_normal((length, runs))
     series = np.empty((length, runs))

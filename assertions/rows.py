@@ -1,7 +1,7 @@
-"""What the judges read: one type for each table, NumPy columns for the long ones.
+"""Row types of the history: one type for each table, NumPy columns for long tables.
 
-Times are nanoseconds since the run's start; in columns they are float64 with NaN for "not seen": exact below 2**53 ns,
-which is 104 days. NULL is None, never 0.
+Times are nanoseconds since the run's start. Columns hold them as float64 with NaN for "not seen", which is exact below
+2**53 ns (104 days). NULL is None, never 0.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ UNFINISHED, DROPPED = "unfinished", "dropped"
 
 
 class TextColumn:
-    """A column of few distinct texts over many rows, kept as small integers."""
+    """A text column with few distinct values, kept as integer codes of shape [rows]."""
 
     def __init__(self, codes: NDArray[np.int32], words: tuple[str | None, ...]) -> None:
         self.codes = codes
@@ -27,7 +27,7 @@ class TextColumn:
         return self.words[int(self.codes[row])]
 
     def among(self, *wanted: str | None) -> Mask:
-        """Rows whose text is one of `wanted`."""
+        """A mask of the rows whose text is one of `wanted`."""
         codes = [code for code, word in enumerate(self.words) if word in wanted]
         return np.isin(self.codes, codes)
 
@@ -43,7 +43,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class FaultRow:
-    """One occurrence of a fault, from its first arming to its last healing: a restart may lie between."""
+    """One occurrence of a fault, from its first arming to its last healing. A restart may lie between them."""
 
     id: str
     n: int
@@ -102,12 +102,12 @@ class Canary:
     margin: float | None
     state: str | None
     tokens: str | None = None  # as recorded: equal texts are equal answers
-    prompt_sha: str | None = None  # of the request: canaries of one prompt can be compared with each other
+    prompt_sha: str | None = None  # canaries of one prompt can be compared with each other
 
 
 @dataclass(frozen=True)
 class Samples:
-    """One sampled series, in the order of time. `absent` says why there was no sensor."""
+    """A sampled series in the order of time, arrays of shape [n]. `absent` is the reason why there was no sensor."""
 
     name: str
     t_ns: Floats
@@ -118,7 +118,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of one metric: `bucket` is the bucket's lower edge in ns, each row one bucket of one window."""
+    """Counts of one metric. A row is one bucket of one time window; `bucket` is its lower edge in ns."""
 
     t_ns: Floats
     width_ns: Floats
@@ -129,7 +129,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Requests:
-    """Every arrival with its reply, one row each, in the order of sending."""
+    """All arrivals with their replies, in the order of sending. Each column has shape [arrivals]."""
 
     id: list[str]
     load: TextColumn
@@ -165,14 +165,14 @@ class Requests:
         return self.outcome.among("ok")
 
     def start_of(self, row: int) -> int:
-        """When this request began to exist: sent, or else intended."""
+        """The time (ns) at which a request was sent, or was intended when it was not sent."""
         value = self.sent_ns[row] if self.sent[row] else self.intended_ns[row]
         return 0 if np.isnan(value) else int(value)
 
 
 @dataclass(frozen=True)
 class Served:
-    """One row of the server's own ledger."""
+    """A row of the server's journal of requests."""
 
     request: str | None
     server_id: str | None

@@ -1,8 +1,8 @@
-"""The tables of run.sqlite, history 1: the one definition that the recorder writes and the judges read.
+"""The tables of run.sqlite, history version 1. The recorder writes them and the judges read them.
 
 Times are integers, nanoseconds of CLOCK_MONOTONIC since the run's start (virtual time in virtual runs).
-NULL means "not seen", never 0. There are no foreign keys: rows of one run arrive from three processes in any
-order, and a killed process leaves rows whose partner never came. That is evidence, not an error.
+NULL means "not seen", never 0. There are no foreign keys: rows of one run arrive from three processes in any order, and
+a killed process leaves rows whose partner never arrives. Such rows are evidence and not an error.
 """
 
 import sqlite3
@@ -63,7 +63,7 @@ INDEXES: tuple[str, ...] = (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make every table and index in an empty database, and stamp the history version (`PRAGMA user_version`)."""
+    """Create every table and index in an empty database and set the history version (`PRAGMA user_version`)."""
     with connection:
         for statement in TABLES.values():
             connection.execute(statement)
@@ -73,6 +73,6 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def columns(table: str) -> tuple[str, ...]:
-    """Column names of a table, in the order of history 1. An unknown table is a KeyError: our own mistake."""
+    """The column names of a table, in their stored order. Raises KeyError for an unknown table."""
     body = TABLES[table].split("(", 1)[1].rsplit(")", 1)[0]
     return tuple(part.split()[0] for part in body.split(","))

@@ -1,7 +1,7 @@
-"""The statistics that judges lean on. Each function is small, exact where it can be, and says its error rate.
+"""Statistics of the judges. Each function is exact where it can be and says its error rate.
 
-ALPHA is the chance, one-sided, that a judge calls FAIL at exactly the limit, if its samples were independent. They
-are not quite, so the true rates are simulated (`python -m assertions.power`) and printed in the docs.
+ALPHA is the one-sided chance that a judge says FAIL exactly at the limit, for independent samples. Real samples are
+correlated, so the true rates are simulated (`python -m assertions.power`).
 """
 
 import math
@@ -12,29 +12,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.01
-POWER = 0.9  # "smallest visible" means seen in nine runs of ten
+POWER = 0.9  # "smallest visible" means detected in nine runs of ten
 
 
 @dataclass(frozen=True)
 class LineFit:
-    """A straight line through points: `slope` with its interval, one-sided ALPHA at each end."""
+    """A straight line through points. The slope has an interval, one-sided ALPHA at each end."""
 
     slope: float
     low: float
     high: float
-    level: float  # of the line at the mean of x
+    level: float  # value of the line at the mean of x
     residual_sd: float
     points: int
 
 
 def fit_line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> LineFit:
-    """Least squares with a t interval. Needs 3 points; fewer are an AssertionError: the judge must count first."""
+    """Fit a line by least squares, with a t interval. It asserts at least 3 points: the judge must count first."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     n = len(xs)
     assert n >= 3, f"a line with an interval needs 3 points, not {n}"
     centred = xs - xs.mean()
     spread = float(centred @ centred)
-    risen = ys - ys[0]  # a series that never moved has slope 0 exactly, not a rounding error that fails a budget of 0
+    risen = ys - ys[0]  # a constant series has slope exactly 0, without a rounding error that would break a budget of 0
     slope = float(centred @ risen) / spread
     residual = risen - risen.mean() - slope * centred
     sd = math.sqrt(float(residual @ residual) / (n - 2))
@@ -43,7 +43,7 @@ def fit_line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> LineFit:
 
 
 def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The slope above a limit that `line` would find with the given power: (t_alpha + t_power) standard errors."""
+    """The slope above a limit that `fit_line` detects with the given power: (t_alpha + t_power) standard errors."""
     xs = np.asarray(x, np.float64)
     df = len(xs) - 2
     error = residual_sd / math.sqrt(float(((xs - xs.mean()) ** 2).sum()))
@@ -51,22 +51,22 @@ def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, pow
 
 
 def smallest_decidable_sd(periods: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest budget, as growth over the run in SD of the block values, under which a clean series PASSes.
+    """The smallest budget under which a clean series passes with `power`, for equally spaced period values.
 
-    With `power`, for equally spaced blocks. Below it most clean runs end UNKNOWN, so asking is a waste.
+    It is a growth over the run, in SD of the period values. Under a smaller budget most clean runs end UNKNOWN.
     """
     return smallest_visible(np.arange(periods) / periods, 1.0, alpha, power)
 
 
 def theil_sen(x: ArrayLike, y: ArrayLike) -> float:
-    """The median of all pairwise slopes: reported beside the interval, because one odd block cannot move it."""
+    """The median of all pairwise slopes. It is reported beside the interval, because one outlier does not move it."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     first, second = np.triu_indices(len(xs), 1)
     return float(np.median((ys[second] - ys[first]) / (xs[second] - xs[first])))
 
 
 def binomial_floor(quantile: float, over: int = 0, alpha: float = ALPHA) -> int:
-    """The smallest n that may claim "the quantile is under the limit" with `over` values above it.
+    """The smallest n for which "the quantile is under the limit" can be claimed with `over` values above it.
 
     P(at most `over` of n lie above | share above = 1 - quantile) <= alpha. MLPerf's early stopping: 459, 662, 2010 for
     0, 1, 10 above P99.
@@ -83,7 +83,7 @@ def binomial_floor(quantile: float, over: int = 0, alpha: float = ALPHA) -> int:
 
 
 def over_allowed(n: int, quantile: float, alpha: float = ALPHA) -> int:
-    """How many of n values may lie above the limit and still PASS; -1 when n is under the floor."""
+    """The number of n values that may lie above the limit for a PASS; -1 when n is below `binomial_floor`."""
     from scipy.special import bdtr
 
     counts = np.arange(int(n * (1 - quantile)) + 2)
@@ -91,7 +91,7 @@ def over_allowed(n: int, quantile: float, alpha: float = ALPHA) -> int:
 
 
 def over_tolerated(n: int, quantile: float, alpha: float = ALPHA) -> int:
-    """From one more than this many of n above the limit it is a FAIL: P(this many or more) <= alpha."""
+    """The largest number of n values above the limit that is not yet a FAIL: P(this many or more) <= alpha."""
     from scipy.special import bdtrc
 
     counts = np.arange(n + 1)
@@ -99,9 +99,9 @@ def over_tolerated(n: int, quantile: float, alpha: float = ALPHA) -> int:
 
 
 def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, int]:
-    """1-based ranks of the ordered values that enclose a quantile, one-sided alpha at each end.
+    """The 1-based ranks of the ordered values that enclose a quantile, one-sided alpha at each end.
 
-    0 or n + 1 is an end that n values cannot bound.
+    Rank 0 or n + 1 means that n values do not bound this end.
     """
     from scipy.special import bdtr
 
@@ -113,7 +113,7 @@ def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, 
 
 
 def share_interval(count: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
-    """Clopper-Pearson, one-sided alpha at each end."""
+    """The Clopper-Pearson interval of a share, one-sided alpha at each end."""
     from scipy.special import betaincinv
 
     low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, alpha))
@@ -122,7 +122,7 @@ def share_interval(count: int, n: int, alpha: float = ALPHA) -> tuple[float, flo
 
 
 def fisher_more(count: int, n: int, count_before: int, n_before: int) -> float:
-    """Fisher's exact test, one-sided: the chance of at least `count` of n, if n and n_before were of one kind."""
+    """Fisher's exact test, one-sided: P(at least `count` of n) when both samples have one rate."""
     from scipy.special import gammaln
 
     def log_choose(whole: float, part: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""What a run's judges said, and what that means for the exit code.
+"""The results of a run's judges, the verdict folded from them, and the exit code.
 
-Three words after a run (PASS, FAIL, UNKNOWN) and one before it (NOT_JUDGED). Required judges fold
-FAIL > UNKNOWN > PASS; observed ones are shown only. Nothing here decides anything about a run.
+The states are PASS, FAIL and UNKNOWN after a run, and NOT_JUDGED for a judge that could not decide by its plan.
+Required judges fold FAIL > UNKNOWN > PASS; observed judges are only shown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    PASS = "PASS"  # noqa: S105  (a word of ours, not a password)
+    PASS = "PASS"  # noqa: S105  (a state, not a password)
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
     NOT_JUDGED = "NOT_JUDGED"
@@ -27,7 +27,7 @@ EXIT_CODES: Mapping[State, int] = {State.PASS: 0, State.FAIL: 1, State.UNKNOWN: 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that happened: when (ns since the run's start), to which request, in words."""
+    """One observation: its time (ns since the run's start), its request, and a text."""
 
     t_ns: int | None
     request: str | None
@@ -36,9 +36,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judged:
-    """What one judge said. Texts are ready to print; `figures` hold the same as plain numbers for comparing nights.
+    """The result of one judge. Texts are ready to print; `figures` holds numbers, so that nights can be compared.
 
-    `because` says why it is UNKNOWN or NOT_JUDGED, `to_decide` what would let it decide.
+    `because` is the reason for UNKNOWN or NOT_JUDGED, and `to_decide` is a change that would let the judge decide.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Which run this is, and the command that shows it again (filled by the harness when it knows the paths)."""
+    """The identity of a run, and the command that repeats it (filled by the harness when it knows the paths)."""
 
     run_id: str
     seed: int
@@ -113,7 +113,7 @@ class Verdict:
 
 
 def fold(judges: Iterable[Judged]) -> State:
-    """FAIL > UNKNOWN > PASS over the required judges. No positive evidence at all is UNKNOWN, never PASS."""
+    """Fold the required judges: FAIL > UNKNOWN > PASS. Without any required result the state is UNKNOWN."""
     states = {judged.state for judged in judges if judged.level is Level.REQUIRED}
     for state in (State.FAIL, State.UNKNOWN, State.PASS):
         if state in states:

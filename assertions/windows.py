@@ -1,10 +1,10 @@
-"""The time in which a fault may show, and whom it may hurt.
+"""Fault windows: the time in which a fault may show, and the requests that it may affect.
 
     arm_ns         first_ns            heal_ns              end_ns
       |--- armed ---|--- breaking -------|--- recovering ------|
-      ^ outcomes that `expect` allows are allowed to its victims here, trends leave it out, ceilings keep it
+      ^ in here victims may have the outcomes that `expect` allows; trends leave it out, ceilings include it
 
-A fault that never fired explains nothing: it opens no window.
+A fault that never fired has no window.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,16 @@ from assertions.rows import FaultRow, Fire, Floats, Mask, Requests
 
 NS_PER_S = 1_000_000_000
 RECOVER_DEFAULT_S = 30.0
-# Marks, log lines and ledger rows are written a little after the moment they speak of.
+# Marks, log lines and served rows are written a little after the time that they name.
 SLACK_NS = 2 * NS_PER_S
 
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """One occurrence of a fault that fired. `end_ns`: heal and recovery margin; never healed: the run's end."""
+    """The window of a fault occurrence that fired.
+
+    `end_ns` is the heal and the recovery margin, or the run's end when the fault never healed.
+    """
 
     row: FaultRow
     planned: PlannedFault | None  # None: the history knows a fault that the plan does not
@@ -51,14 +54,14 @@ class FaultWindow:
 
 @dataclass(frozen=True)
 class Victims:
-    """Rows of `Requests` that one window may hurt. `named` are those that the injector itself named."""
+    """Rows of `Requests` that one window may affect. `named` holds the rows that the injector named."""
 
     rows: frozenset[int]
     named: frozenset[int]
 
 
 def windows(history: History, plan: PlanView) -> tuple[FaultWindow, ...]:
-    """One window for each occurrence that fired, in the order of arming."""
+    """A window for each occurrence that fired, in the order of arming."""
     planned = {(fault.id, fault.n): fault for fault in plan.faults}
     made = []
     for row in history.faults:
@@ -73,7 +76,8 @@ def windows(history: History, plan: PlanView) -> tuple[FaultWindow, ...]:
 
 
 def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -> int:
-    """When the margin after healing is over: `recover` seconds, or the completion that makes `recover.completed`."""
+    """The end (ns) of the recovery margin: `recover` seconds after the heal, or the end of request
+    `recover.completed`."""
     expect = planned.expect if planned else Expect()
     if expect.recover_completed is not None:
         ends = history.requests.end_ns[history.requests.ok]
@@ -86,7 +90,7 @@ def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -
 
 
 def inside(times_ns: Floats, intervals: Iterable[tuple[float, float]]) -> Mask:
-    """Which of the moments lie in one of the spans."""
+    """A mask of the times that lie in one of the intervals."""
     found = np.zeros(len(times_ns), dtype=bool)
     for start_ns, end_ns in intervals:
         found |= (times_ns >= start_ns) & (times_ns <= end_ns)
@@ -94,9 +98,9 @@ def inside(times_ns: Floats, intervals: Iterable[tuple[float, float]]) -> Mask:
 
 
 def touched(requests: Requests, found: Sequence[FaultWindow]) -> Mask:
-    """Requests whose life overlaps one of the windows. One without an end lives to the end of time."""
+    """A mask of the requests whose life overlaps one of the windows. A request without an end never ends."""
     start = np.where(requests.sent, np.fmin(requests.sent_ns, requests.intended_ns), requests.intended_ns)
-    # A dropped arrival lives for the moment at which it should have been sent.
+    # A dropped arrival exists only at its intended time.
     end = np.where(requests.sent, np.where(np.isnan(requests.end_ns), np.inf, requests.end_ns), start)
     mask = np.zeros(len(requests), dtype=bool)
     for window in found:
@@ -105,10 +109,10 @@ def touched(requests: Requests, found: Sequence[FaultWindow]) -> Mask:
 
 
 def victims(window: FaultWindow, requests: Requests, client_of: dict[str, str]) -> Victims:
-    """Whom this window may hurt, by its `victims` word.
+    """The requests that a window may affect, by the fault's `victims`.
 
-    hit    requests that the injector named; a fire that names none hits everyone of its group in flight at that moment
-    scope  every request of the window in the fault's group and load (other scopes do not show on the client's side)
+    hit    requests that the injector named; a fire that names none hits all of its group that are in flight
+    scope  every request of the window in the fault's group and load (a client does not see other scopes)
     all    every request of the window
     """
     living = touched(requests, [window])
@@ -136,6 +140,6 @@ def _named(window: FaultWindow, requests: Requests, client_of: dict[str, str]) -
 
 
 def in_flight(requests: Requests, t_ns: int) -> Mask:
-    """Requests that were sent and had not ended at that moment."""
+    """A mask of the requests that were sent and had not ended at `t_ns`."""
     end = np.where(np.isnan(requests.end_ns), np.inf, requests.end_ns)
     return requests.sent & (requests.sent_ns <= t_ns) & (end >= t_ns)

@@ -1,1 +1,1 @@
-"""One file, one judge: what it promises, what it looks at, and the words it fails with."""
+"""One judge for each file: the promise that it checks, the evidence that it reads, and the texts of its results."""

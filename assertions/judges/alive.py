@@ -1,7 +1,8 @@
-"""alive: the target lived through the run, and so did the means of judging it.
+"""Judge alive: the target survived the run, and the processes that judge it survived too.
 
-The server's death with no fault of ours, an oom_kill, a forbidden log line, or a foreign target that is gone after a
-good baseline: FAIL. The death of our own load process, our full disk, or a run that was interrupted: UNKNOWN.
+It is a FAIL when the server dies without a fault that may kill it, on an oom_kill, on a forbidden log line, and when a
+foreign target stops answering after a good baseline. It is UNKNOWN when our load process dies, our disk is full, or the
+run is interrupted.
 """
 
 import numpy as np
@@ -14,10 +15,10 @@ from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS
 
 NAME = "alive"
-DISK_MIN_BYTES = 16 << 20  # less, and SQLite's next batch may not fit
-SERVER = ("server", "target")  # how processes on trial are called
-GONE_AFTER = 10  # requests in a row, to the end, none of which got an answer
-# How a process of ours may end once the run is over: by itself, or by the signal we send it.
+DISK_MIN_BYTES = 16 << 20  # with less, SQLite's next batch may not fit
+SERVER = ("server", "target")  # name prefixes of the processes on trial
+GONE_AFTER = 10  # consecutive requests at the end of the run without any reply
+# Exit codes of a process that ended by itself or by the signal that we sent at the end of the run.
 ASKED_TO_STOP = (0, -2, -9, -15, 130, 137, 143)
 
 
@@ -77,23 +78,23 @@ def _deaths(context: JudgeContext) -> list[Evidence]:
 
 
 def _drain_ns(context: JudgeContext) -> int | None:
-    """From here on processes may stop, because we ask them to."""
+    """The time (ns) from which processes may stop because we ask them to."""
     last = context.history.phases[-1] if context.history.phases else None
     return last.start_ns if last is not None and last.name == "drain" else None
 
 
 def _stop_ns(context: JudgeContext) -> int | None:
-    """When the harness said that it now ends the target, whatever the reason for which the run ends."""
+    """The time (ns) at which the harness began to stop the target, for whatever reason."""
     return next((event.t_ns for event in context.history.events if event.kind == "target_stop"), None)
 
 
 def _ours(context: JudgeContext, event: Event) -> bool:
-    """True when a fault that may kill the server was at work."""
+    """True when the event lies in the window of a fault that may kill the server."""
     return any(w.planned is not None and w.planned.kills_server and w.holds(event.t_ns) for w in context.windows)
 
 
 def _log_lines(context: JudgeContext) -> list[Evidence]:
-    """Forbidden lines outside every fault window: an injected error may well print its traceback."""
+    """Forbidden log lines outside every fault window: an injected error may print its traceback."""
     return [
         Evidence(event.t_ns, None, f"forbidden log line: {event.detail}")
         for event in context.history.events
@@ -102,7 +103,7 @@ def _log_lines(context: JudgeContext) -> list[Evidence]:
 
 
 def _gone(context: JudgeContext) -> list[Evidence]:
-    """A target that answered in the baseline and no longer does, to the end of the load."""
+    """Evidence that a target answered in the baseline and answered no more until the end of the load."""
     requests = context.history.requests
     answered = np.flatnonzero(requests.ok)
     if not len(answered) or context.cut_short == "no phase was recorded":
@@ -122,7 +123,7 @@ def _gone(context: JudgeContext) -> list[Evidence]:
 
 
 def _blind(context: JudgeContext) -> str | None:
-    """Why we cannot say, although nothing bad was seen."""
+    """The reason why the result is UNKNOWN although no failure was seen; None when there is none."""
     drain_ns = _drain_ns(context)
     for event in context.history.events:
         stopped = drain_ns is not None and event.t_ns >= drain_ns and event.value in ASKED_TO_STOP

@@ -1,8 +1,8 @@
-"""answered: every request sent ended exactly once, in a way that was allowed, and both ledgers say the same.
+"""Judge answered: every request ended exactly once, with an allowed outcome, and client and server agree on it.
 
-Allowed are: `ok`; `cancelled` for a request that the plan cancels; a refusal of a malformed request; and in a fault's
-window, to its victims, what its `expect` allows. A request that the injector named and whose fault does not allow
-`ok` must not look fine: a broken stream that looks finished is the worst outcome of all.
+Allowed outcomes are `ok`, `cancelled` for a request that the plan cancels, a refusal of a malformed request, and for
+the victims of a fault in its window the outcomes of its `expect`. A request that the injector named, and whose fault
+does not allow `ok`, must not look finished.
 """
 
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ def _looked_fine(requests: Requests, hurt: list[tuple[str, frozenset[str], Victi
 
 
 def _ledger(context: JudgeContext) -> Iterator[Evidence]:
-    """Where the target keeps a ledger: one row for each request that got an answer, telling the same story."""
+    """Compare with the server's journal: it has one row, with the same outcome, for each request that got a reply."""
     if "ledger" not in context.plan.capabilities:
         return
     requests = context.history.requests
@@ -138,13 +138,13 @@ def _ledger(context: JudgeContext) -> Iterator[Evidence]:
         if requests.id[row] in rows:
             continue
         start, end = requests.start_of(row), requests.end_ns[row]
-        if any(start <= death <= end + SLACK_NS for death in deaths) or _last_breath(context, end):
-            continue  # the ledger's line died with the process; `alive` judges the death
+        if any(start <= death <= end + SLACK_NS for death in deaths) or _ended_last(context, end):
+            continue  # the journal's line was lost with the process; `alive` judges the death
         yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's ledger has no row")
 
 
 def _difference(requests: Requests, row: int, served: Served) -> str | None:
-    """What client and server tell differently. Only an end that both must have seen is compared."""
+    """The difference between client and server, or None. Only an end that both must have seen is compared."""
     ours = requests.outcome[row]
     if ours == "ok" and served.outcome != "ok":
         return f"the client saw ok, the server wrote {served.outcome}"
@@ -158,9 +158,12 @@ def _difference(requests: Requests, row: int, served: Served) -> str | None:
 
 
 def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
-    """`usage` is the server's own word, so it can only catch a server that contradicts itself. What the client counted
-    itself is better evidence: token ids, each token with its log probability, or events with text, of which a token
-    makes at most one (it may make none: half a character, a held-back stop string)."""
+    """Compare token counts of client and server.
+
+    `usage` comes from the server, so it only catches a server that contradicts itself. Counts of the client are better
+    evidence: token ids, tokens with log probabilities, or events with text. A token makes at most one event; half a
+    character or a held-back stop string makes none.
+    """
     out, words = served.tokens_out, requests.tokens_from[row]
     counted = None if np.isnan(requests.output_tokens[row]) else int(requests.output_tokens[row])
     events = 0 if np.isnan(requests.chunks[row]) else int(requests.chunks[row])
@@ -170,7 +173,7 @@ def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
         if counted is not None and counted != out:
             return f"the client counted {counted} tokens, the server {out}"
     elif out:
-        # Our load asks for it, and a target that keeps a ledger for us is ours: it always answers with it.
+        # Our load asks for usage, and only our own runtime keeps a journal: it always sends usage.
         return f"ended without the usage that was asked for, after {events} events with text; the server wrote {out}"
     if events > out:
         return f"the client read {events} events with text, the server wrote only {out} tokens"
@@ -181,8 +184,8 @@ def _load_died(context: JudgeContext) -> bool:
     return any(e.kind == "exit" and e.proc == "load" and e.value not in (0, None) for e in context.history.events)
 
 
-def _last_breath(context: JudgeContext, end_ns: float) -> bool:
-    """A killed run loses what was written in its last moments."""
+def _ended_last(context: JudgeContext, end_ns: float) -> bool:
+    """True for a request that ended in the last moments of a killed run, whose last lines may be lost."""
     return context.cut_short is not None and end_ns >= context.history.end_ns - SLACK_NS
 
 

@@ -1,9 +1,9 @@
-"""check: one line of the user's own, `metric[.stat] op value`.
+"""Judge check: one check of the scenario, `metric[.stat] op value`.
 
-Shares, rates, means and extremes are facts of this run and judged as such. A quantile is a claim about requests like
-these, so it has three answers: so few lie above the limit that it holds, so many that it does not, or in between.
-P99 can only PASS from 459 requests on (none above), 662 (one above), 2010 (ten above); and since requests of one run
-are not independent, the words are "in this run".
+Shares, rates, means and extremes are exact in a run. A quantile is a claim about the distribution of requests, so it
+has three results: few enough requests lie above the limit, too many do, or the number allows no decision. P99 can PASS
+with 459 requests (none above), 662 (one above) or 2010 (ten above). Requests of one run are not independent, so texts
+say "in this run".
 """
 
 import numpy as np
@@ -23,11 +23,11 @@ from assertions.windows import NS_PER_S, inside
 LATENCIES = ("ttft", "itl", "e2e", "tpot")
 LOWER = (95, 90, 50)
 TIMING = (*LATENCIES, "throughput", "recovery")
-# `load.lateness` is about our generator itself, so a breach of the load must not take it away.
+# `load.lateness` measures our own generator, so a breach of the load does not void it.
 
 
 def judge(plan: PlanView, check: Check) -> Judge:
-    """The judge of one check. Text that is no check is refused by `needs`, and UNKNOWN if it comes this far."""
+    """The judge of one check. Text that can't be parsed is refused by `needs`, and UNKNOWN in `decide`."""
     try:
         parsed = expression.parse(check.that)
     except ValueError as error:
@@ -101,7 +101,7 @@ def _latency(context: JudgeContext, check: Check, parsed: Expression) -> Judged:
 
 
 def _quantile(context: JudgeContext, check: Check, parsed: Expression, values: Values, limit: str) -> Judged:
-    """Binomial in both directions. For `>` the same question is asked of the other side."""
+    """Decide a quantile by binomial tests in both directions. For `>` values below the limit are counted."""
     n, q = values.n, parsed.quantile
     assert q is not None
     over = values.over(parsed.value, strict=parsed.op in ("<", ">="))
@@ -134,7 +134,7 @@ def _quantile(context: JudgeContext, check: Check, parsed: Expression, values: V
         interval=between(low, high, "time"),
         smallest_visible=f"{tolerated + 1} of {n} {side} the limit",
         since_ns=None if first is None else int(values.t_ns[first]),
-        # By its end: the fault that made it wait may have fired after it began.
+        # The fault is looked up at the request's end: it may have fired after the request began.
         fault=None if first is None else context.fault_before(values.t_ns[first] + values.seconds[first] * NS_PER_S),
         evidence=_slowest(context, values) if state is State.FAIL and parsed.upward else (),
         because=because,
@@ -151,7 +151,7 @@ def _values(context: JudgeContext, check: Check, parsed: Expression) -> Values:
 
 
 def _per_phase(context: JudgeContext, check: Check, parsed: Expression) -> dict[str, float]:
-    """The same quantile in each phase, to see where it comes from; too few requests say nothing."""
+    """The quantile in each phase that has enough requests for it."""
     if parsed.metric == "itl" or parsed.quantile is None:
         return {}
     mask, intended, found = chosen(context, check), context.history.requests.intended_ns, {}
@@ -163,7 +163,7 @@ def _per_phase(context: JudgeContext, check: Check, parsed: Expression) -> dict[
 
 
 def _slowest(context: JudgeContext, values: Values, shown: int = 3) -> tuple[Evidence, ...]:
-    """The slowest requests by name; the histogram of gaps knows only their window."""
+    """The slowest requests. For gaps only the window of the histogram is known, not the request."""
     intended = context.history.requests.intended_ns
     found = []
     for seconds, t_ns in zip(values.seconds[-shown:][::-1], values.t_ns[-shown:][::-1], strict=True):
@@ -187,7 +187,7 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
 
 
 def _too_few(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
-    """Whether enough is sure to lie where the check looks: outside the windows that its faults will open."""
+    """A reason when too few requests are certain to come where the check looks; None when enough are."""
     what = _counted(parsed)
     seen = expected_count(plan, check, what) if what else None
     if what is None or seen is None:
@@ -205,21 +205,21 @@ def _too_few(plan: PlanView, check: Check, parsed: Expression) -> Missing | None
 
 
 def _counted(parsed: Expression) -> str | None:
-    """What this metric is made of, in the words of `outlook`; None: it is not made of requests."""
+    """The name of what this metric counts, as `expected_count` takes it; None when it counts no requests."""
     if parsed.family in (*LATENCIES, "throughput"):
         return parsed.family
     return parsed.metric if parsed.metric in ("errors", "errors.outside", "refused", "dropped") else None
 
 
 def _floor(parsed: Expression, quantile: float | None) -> int:
-    """Values without which the check ends UNKNOWN, however good they are."""
+    """The number of values below which the check always ends UNKNOWN."""
     if not quantile:
         return 1
     return stats.binomial_floor(quantile if parsed.upward else 1 - quantile)
 
 
 def _note(plan: PlanView, check: Check, parsed: Expression) -> str | None:
-    """What the planned number of requests lets a quantile say."""
+    """A text that says how many of the planned requests may break the limit of a quantile."""
     seen = expected_count(plan, check, parsed.family) if parsed.family in ("ttft", "e2e", "tpot") else None
     if seen is None or not parsed.quantile:
         return None

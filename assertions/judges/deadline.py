@@ -1,7 +1,7 @@
-"""deadline: no request outlives the server's own deadline by more than a moment, whatever hangs.
+"""Judge deadline: no request outlives the server's request timeout by more than GRACE_S, whatever hangs.
 
-Planned where the scenario sets that deadline (`target.knobs.request_timeout_s`) and some client waits longer than it:
-a client that leaves first can't see whether the server would have answered.
+The judge is planned where the scenario sets that timeout (`target.knobs.request_timeout_s`) and a client waits longer
+than it. A client that leaves first can't see whether the server would have answered.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from assertions.windows import NS_PER_S
 
 NAME = "deadline"
 GRACE_S = 1.0
-"""From the deadline to the last byte at the client: a guard's tick, a full event loop, the way back."""
+"""Seconds from the deadline to the last byte at the client: a guard tick, a busy event loop, the network."""
 
 
 def decide(context: JudgeContext) -> Judged:

@@ -1,8 +1,8 @@
-"""drift: the same question takes as long at the end of the trial as at its start.
+"""Judge drift: a request of a fixed kind takes as long at the end of the trial as at its start.
 
-Judged on a probe stream (constant rate, constant size): under a changing load only it asks the same question twice.
-Each whole period gives one value, its quantile or mean; the change is a line through their logarithms, told as a share
-over the whole trial.
+It is judged on a probe load, whose rate and sizes are constant while other loads change. Each whole period gives one
+value, a quantile or a mean. The change is the slope of a line through their logarithms, as a share over the whole
+trial.
 """
 
 import math
@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 0.2
 
 
 def judge(plan: PlanView, load: str) -> Judge:
-    """The default judge of one probe: its median time to first token, shown and never required."""
+    """The default judge of one probe: it observes the median time to first token and is never required."""
     parsed = Expression(f"drift.ttft.p50 < {DEFAULT_LIMIT:.0%}", "drift.ttft", "p50", "<", DEFAULT_LIMIT, "share")
     check = Check(parsed.text, load=load, level=Level.OBSERVE)
     made = check_judge(plan, check, parsed)
@@ -88,7 +88,7 @@ def decide(context: JudgeContext, check: Check, parsed: Expression) -> Judged:
 
 
 def _block(context: JudgeContext, metric: str, check: Check, start_ns: float, end_ns: float) -> tuple[Values, float]:
-    """The probe's values that began in one block outside fault windows, and the share of its time that was kept."""
+    """The probe's values that began in one period outside fault windows, and the share of the period that was kept."""
     requests = context.history.requests
     grid = np.linspace(start_ns, end_ns, 200, endpoint=False)
     kept = float(periods.quiet(context, grid).mean())
@@ -103,20 +103,20 @@ def _block(context: JudgeContext, metric: str, check: Check, start_ns: float, en
 
 
 def _probes(plan: PlanView, check: Check) -> list[str]:
-    return [load.id for load in plan.loads if load.probe and _meant(load, check)]
+    return [load.id for load in plan.loads if load.probe and _selected(load, check)]
 
 
-def _meant(load: PlannedLoad, check: Check) -> bool:
+def _selected(load: PlannedLoad, check: Check) -> bool:
     return (check.load is None or load.id == check.load) and (check.group is None or load.group == check.group)
 
 
 def _floor(parsed: Expression) -> int:
-    """Values in a block below which its statistic is not to be trusted."""
+    """The number of values that a period needs for its statistic."""
     return stats.binomial_floor(parsed.quantile) if parsed.quantile else 10
 
 
 def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
-    probes = [load for load in plan.loads if load.probe and _meant(load, check)]
+    probes = [load for load in plan.loads if load.probe and _selected(load, check)]
     if not probes:
         return Missing("drift is judged on a probe stream, and there is none here", "add a load with probe = true")
     if missing := periods.too_few_periods(plan):

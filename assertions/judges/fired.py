@@ -1,7 +1,8 @@
-"""fired: every planned fault happened and was felt. A trial whose weather never came proves nothing: UNKNOWN.
+"""Judge fired: every planned fault fired and showed its symptom; otherwise the result is UNKNOWN.
 
-Two halves for each occurrence: the injector's own count, and the symptom, counted by a part that does not know the
-injector. Marks that the scenario requires count as a third. This judge never says FAIL: what is missing is evidence.
+Each occurrence needs two pieces of evidence: the injector's count of fires, and the symptom, which is counted by a part
+that does not know the injector. Marks that the scenario requires are a third. This judge never says FAIL, since only
+evidence is missing.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, FaultWindow, touched
 
 NAME = "fired"
-LATE_TIMES = 3.0  # "reply:late": slower than this many times the median before the fault
+LATE_TIMES = 3.0  # a reply is "late" when it takes this many times the median before the fault
 
 
 def decide(context: JudgeContext) -> Judged:
@@ -66,8 +67,11 @@ def _doubt(context: JudgeContext, fault: PlannedFault, row: FaultRow | None, win
 
 
 def seen(context: JudgeContext, window: FaultWindow, symptom: str) -> bool:
-    """Whether the window shows the symptom: "mark:NAME", "outcome:WORD", "audit:leak", "reply:WORD", "event:KIND",
-    "canary:STATE". An unknown form is a ValueError, which the caller's judge turns into UNKNOWN."""
+    """True when the window shows the symptom.
+
+    Forms are "mark:NAME", "outcome:WORD", "audit:leak", "reply:WORD", "event:KIND" and "canary:STATE". Raises
+    ValueError for an unknown form, which makes the judge UNKNOWN.
+    """
     form, _, word = symptom.partition(":")
     ways: dict[str, Callable[[JudgeContext, FaultWindow, str], bool]] = {
         "mark": _mark,
@@ -93,7 +97,10 @@ def _outcome(context: JudgeContext, window: FaultWindow, word: str) -> bool:
 
 
 def _audit(context: JudgeContext, window: FaultWindow, word: str) -> bool:
-    """ "leak": some audit after the first fire found more than it expected; any other word names the audited thing."""
+    """True when an audit after the first fire found more than expected.
+
+    The word "leak" selects live and limbo rows; any other word is the name or kind of the audited quantity.
+    """
     return any(
         audit.t_ns >= window.first_ns
         and audit.value is not None
@@ -104,7 +111,10 @@ def _audit(context: JudgeContext, window: FaultWindow, word: str) -> bool:
 
 
 def _reply(context: JudgeContext, window: FaultWindow, word: str) -> bool:
-    """ "late": a reply far slower than before the fault; "error": any bad end; else a finish reason or an outcome."""
+    """True when a request of the window ended as `word` says.
+
+    "late" is a reply far slower than before the fault, "error" any bad end; other words are a finish reason or outcome.
+    """
     requests = context.history.requests
     living = touched(requests, [window]) & requests.sent
     if word == "error":

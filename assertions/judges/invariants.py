@@ -1,9 +1,8 @@
-"""invariants: what the runtime checks about itself at each step (conservation, ownership, KV tags) always held.
+"""Judge invariants: the checks that the runtime makes at each step (conservation, ownership, KV tags) always held.
 
-Breaches arrive as `invariant` events from checkers that do not know the injector. A breach is excused only in the
-window of a fault whose symptom is `event:invariant`, or later where it names a request that this fault hit: damage that
-the checkers are meant to see. The checkers know requests by the server's ids; here they get the names that their
-clients gave them, so that one can look them up.
+Breaches are `invariant` events of checkers that do not know the injector. A breach is expected only in the window of a
+fault whose symptom is `event:invariant`, or later when it names a request that this fault hit. The checkers use the
+server's request ids; evidence uses the clients' ids, so that requests can be looked up.
 """
 
 import re
@@ -21,12 +20,12 @@ _WORD = re.compile(r"[\w.-]+")
 
 def decide(context: JudgeContext) -> Judged:
     breaches = [event for event in context.history.events if event.kind == KIND]
-    open_ones = [event for event in breaches if not _meant(context, event)]
+    open_ones = [event for event in breaches if not _expected(context, event)]
     limit = "no breach outside a fault that is meant to cause one"
     figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
     if open_ones:
         first = open_ones[0]
-        evidence = [_told(context, event) for event in open_ones]
+        evidence = [_as_evidence(context, event) for event in open_ones]
         owners = sorted({each.request for each in evidence if each.request is not None})
         return Judged(
             NAME,
@@ -48,14 +47,14 @@ def decide(context: JudgeContext) -> Judged:
     return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
 
 
-def _told(context: JudgeContext, event: Event) -> Evidence:
-    """The breach, with the first request that it names."""
+def _as_evidence(context: JudgeContext, event: Event) -> Evidence:
+    """The breach as evidence, with the first request that it names."""
     named = next((context.client_of[word] for word in _WORD.findall(event.detail) if word in context.client_of), None)
     text = _WORD.sub(lambda word: context.client_of.get(word[0], word[0]), event.detail)
     return Evidence(event.t_ns, named, text)
 
 
-def _meant(context: JudgeContext, event: Event) -> bool:
+def _expected(context: JudgeContext, event: Event) -> bool:
     return any(
         window.planned is not None and window.planned.symptom == f"event:{KIND}" and context.shown_by(window, event)
         for window in context.windows

@@ -1,7 +1,7 @@
-"""latency: how fast the target was in each phase, in this run. Figures without a limit: only a check can ask for one.
+"""Judge latency: figures of ttft and e2e in each phase. They have no limit; a check sets one.
 
-Shown and never required, so that two runs can be compared by their verdict.json even when nobody wrote a check. Windows
-of faults are in it, as in every ceiling; a timeout counts with the time that it took.
+The judge only observes, so that two runs can be compared by their verdict.json without a check. Fault windows are
+included, and a timeout counts with the time that it took.
 """
 
 from assertions.context import MEASURED, Judge, JudgeContext

@@ -1,7 +1,7 @@
-"""leak: what the server holds does not grow from period to period.
+"""Judge leak: memory, descriptors, threads and KV blocks of the server do not grow from period to period.
 
-The user's check gives a budget per hour. Without one, each series is watched against 4 SD of its own over the trial,
-and only shown: at that budget a clean 8 h run passes 99 %, below it most clean runs end UNKNOWN (simulated).
+A check gives a budget per hour. Without one, each series is observed against a growth of 4 of its own SD over the
+trial: at that budget 99 % of clean 8 h runs pass, and under smaller budgets most clean runs end UNKNOWN (simulated).
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from assertions.plan_view import Check, PlanView
 from assertions.rows import Samples
 from assertions.verdict import Evidence, Judged, Level, State
 
-# metric -> (series that are added up, dimension, capability, judged on block minima: what is held when idle)
+# metric -> (series that are summed, dimension, capability, True when judged on period minima, the level when idle)
 SERIES: dict[str, tuple[tuple[str, ...], str, str, bool]] = {
-    # RssAnon + swap: with swap, RSS hides a real leak
+    # RssAnon and swap: RSS alone hides a leak that is swapped out
     "rss_anon": (("server.rss_anon", "server.swap"), "bytes_per_hour", "pid", False),
     "fds": (("server.fds",), "count_per_hour", "pid", False),
     "threads": (("server.threads",), "count_per_hour", "pid", False),
@@ -27,7 +27,7 @@ OWN_SD_BUDGET = 4.0
 
 
 def judge(plan: PlanView, series: str) -> Judge:
-    """The default judge of one series: shown, never required."""
+    """The default judge of one series: it observes and is never required."""
     return Judge(
         f"leak.{series}",
         lambda context: decide(context, series, None, f"leak.{series}"),
@@ -119,7 +119,7 @@ def _judged(
 
 
 def _own_budget(context: JudgeContext, samples: Samples, found: PeriodValues, trend: Trend) -> float:
-    """4 SD of the series' own quiet samples about their trend, over the span of the trial, per hour."""
+    """The default budget per hour: 4 SD of the series' samples about their trend, over the length of the trial."""
     keep = periods.quiet(context, samples.t_ns) & (samples.t_ns >= found.starts_ns[0])
     hours = samples.t_ns[keep] / periods.HOUR_NS
     residual = samples.value[keep] - np.polyval([trend.per_hour, 0.0], hours)
@@ -127,7 +127,7 @@ def _own_budget(context: JudgeContext, samples: Samples, found: PeriodValues, tr
 
 
 def _samples(context: JudgeContext, series: str) -> tuple[Samples | None, str]:
-    """The summed series, or why there is none."""
+    """The summed series, or None and the reason."""
     main, *added = SERIES[series][0]
     samples = context.history.samples(main)
     if samples is None or not len(samples.value):

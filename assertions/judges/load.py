@@ -1,7 +1,7 @@
-"""load: our own generator kept its promise. When it did not, no latency of this run means anything.
+"""Judge load: the load generator kept its schedule. Otherwise no latency of this run can be trusted.
 
-It sent in time, dropped nothing outside fault windows, had processor to spare, and sent as much as was planned. A
-breach is UNKNOWN and voids the timing judges: a late question says nothing about the answer.
+It must send in time, drop nothing outside fault windows, have processor time to spare, and send as much as planned. A
+breach is UNKNOWN and voids the timing judges.
 """
 
 import math
@@ -18,20 +18,20 @@ from assertions.windows import NS_PER_S
 
 NAME = "load"
 LATENESS_FLOOR_S = 0.010
-LATENESS_SHARE = 0.05  # of the tightest latency limit
+LATENESS_SHARE = 0.05  # share of the tightest latency limit
 DROPPED_MAX = 0.001
-CPU_MAX, CPU_BUSY_SHARE = 0.90, 0.05  # cores; more than this share of seconds above it
-SHORTFALL_SHARE, SHORTFALL_SD = 0.05, 5.0  # a Poisson plan may miss its mean; 5 SD is not chance
+CPU_MAX, CPU_BUSY_SHARE = 0.90, 0.05  # cores, and the share of seconds that may lie above them
+SHORTFALL_SHARE, SHORTFALL_SD = 0.05, 5.0  # a Poisson load may miss its mean by chance, but not by 5 SD
 
 
 def lateness_limit_s(plan: PlanView) -> float:
-    """The larger of 10 ms and 5 % of the tightest latency limit that any check sets."""
+    """The allowed P99 lateness (s): the larger of 10 ms and 5 % of the tightest latency limit of the checks."""
     limits = []
     for check in plan.checks:
         try:
             parsed = expression.parse(check.that)
         except ValueError:
-            continue  # the check's own judge complains
+            continue  # the check's own judge reports it
         if parsed.family in ("ttft", "itl", "e2e", "tpot") and parsed.upward:
             limits.append(parsed.value)
     return max(LATENESS_FLOOR_S, LATENESS_SHARE * min(limits)) if limits else LATENESS_FLOOR_S
@@ -92,14 +92,16 @@ def decide(context: JudgeContext) -> Judged:
 
 
 def _busy_share(context: JudgeContext) -> float | None:
-    """Share of samples in which the load process used a whole core; None when nobody measured it."""
+    """The share of samples in which the load process used a whole core; None when it was not measured."""
     cpu = context.history.samples("load.cpu")
     return None if cpu is None or not len(cpu.value) else float(np.mean(cpu.value > CPU_MAX))
 
 
 def _shortfall(context: JudgeContext) -> list[Evidence]:
-    """Loads that sent fewer than planned. Only a run that came to its end can be short. What our manners held back
-    (a ramp, Retry-After, a limit) is no promise broken, and may have been of any load."""
+    """Evidence of loads that sent fewer requests than planned, in a run that came to its end.
+
+    Requests held back by politeness (a ramp, Retry-After, a limit) are not missing, and may belong to any load.
+    """
     if context.cut_short:
         return []
     held = _held(context)
@@ -115,7 +117,7 @@ def _shortfall(context: JudgeContext) -> list[Evidence]:
 
 
 def _promised(context: JudgeContext, load: PlannedLoad) -> float:
-    """What the plan promised; of a trace, what it holds for as long as the load really went on."""
+    """The planned number of arrivals. A trace counts for as long as the load really lasted."""
     assert load.arrivals_planned is not None
     ends = [end_ns for _, end_ns in context.intervals("recovery")]
     starts = [start_ns for start_ns, _ in context.intervals("warmup")]

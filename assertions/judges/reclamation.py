@@ -1,8 +1,8 @@
-"""reclamation: after everything was answered, everything was given back. Exact, tolerance 0.
+"""Judge reclamation: when all requests have ended, all resources have been returned. It is exact.
 
-Where the target is audited, each audit at a quiesce or at the drain must find what it expects of what is alive, and
-nothing stuck in limbo. For a foreign target the same is read from its metrics: running, waiting and KV use are back.
-Growth is told per 1,000 completions, cancels and fires, because leaks scale with what is done, not with time.
+For an audited target each audit at a quiesce or at the drain must find the expected live resources and nothing in
+limbo. For a foreign target running, waiting and KV use must be back at their idle level. Growth is reported per 1,000
+completions, cancels and fires, because leaks scale with work and not with time.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from assertions.verdict import Evidence, Judged, State
 
 NAME = "reclamation"
 STILL = ("quiesce", "drain")
-# metric -> may a value above 0 be the normal idle level (so that the first sample is the baseline)
+# metric -> True when a value above 0 may be the idle level, so that the first sample is the baseline
 IDLE_SERIES = {"server.running": False, "server.waiting": False, "kv.usage": True}
 IDLE_WORDS = {"server.running": "running", "server.waiting": "waiting", "kv.usage": "KV use"}
 ENOUGH_FOR_A_RATE = 200
@@ -59,7 +59,7 @@ def _audited(context: JudgeContext, audits: list[Audit]) -> Judged:
 
 
 def _kept(context: JudgeContext, kept: list[Audit], began: tuple[float, float], figures: dict[str, float]) -> Judged:
-    """FAIL: who holds what, since when, and how it grows with the work done."""
+    """A FAIL that says who holds what, since when, and how it grows with the work done."""
     last_ns = kept[-1].t_ns
     at_end = [audit for audit in kept if audit.t_ns == last_ns]
     worst = max(at_end, key=lambda audit: abs(_excess(audit)))
@@ -90,8 +90,10 @@ def _kept(context: JudgeContext, kept: list[Audit], began: tuple[float, float], 
 
 
 def _began(context: JudgeContext, kept: list[Audit], audits: list[Audit]) -> tuple[float, float]:
-    """The stretch of time in which it began: the life of the owner that ended first, where the owners are requests;
-    else from the last audit that found none of it."""
+    """The interval (ns) in which the leak began.
+
+    It is the life of the owner that ended first where owners are requests, else the time since the last clean audit.
+    """
     requests = context.history.requests
     names = {context.client_of.get(audit.owner, audit.owner) for audit in kept if audit.owner is not None}
     lives = [
@@ -110,8 +112,11 @@ def _excess(audit: Audit) -> float:
 
 
 def _unexplained(context: JudgeContext, off: list[Audit]) -> list[Audit]:
-    """Without what a declared leak did: rows of those it hit, and the sums (`kv_blocks.live`) that they add up to."""
-    meant = [audit for audit in off if _meant(context, audit)]
+    """The audit rows that no declared leak explains.
+
+    A declared leak explains rows of the requests that it hit, and totals (`kv_blocks.live`) of exactly these rows.
+    """
+    meant = [audit for audit in off if _declared(context, audit)]
     sums: dict[tuple[int, str], float] = defaultdict(float)
     for audit in meant:
         sums[audit.t_ns, audit.name] += _excess(audit)
@@ -123,8 +128,8 @@ def _unexplained(context: JudgeContext, off: list[Audit]) -> list[Audit]:
     ]
 
 
-def _meant(context: JudgeContext, audit: Audit) -> bool:
-    """A leak that was the fault's own doing, held by exactly the requests that it hit."""
+def _declared(context: JudgeContext, audit: Audit) -> bool:
+    """True when the row belongs to a request that a fault with symptom `audit:leak` hit."""
     for window in context.windows:
         if window.planned is None or window.planned.symptom != "audit:leak" or window.first_ns > audit.t_ns:
             continue
@@ -135,7 +140,7 @@ def _meant(context: JudgeContext, audit: Audit) -> bool:
 
 
 def _under_fault(context: JudgeContext, audit: Audit) -> bool:
-    """While a fault is on, a hang may rightly hold its blocks in limbo. The drain has no such excuse."""
+    """True for a quiesce audit while a fault is active: a hang may hold blocks in limbo. The drain is always judged."""
     on = [w for w in context.windows if w.first_ns <= audit.t_ns and (w.heal_ns is None or audit.t_ns < w.heal_ns)]
     return audit.scope == "quiesce" and bool(on)
 
@@ -145,7 +150,7 @@ def _growth(context: JudgeContext, excess: float, t_ns: int) -> dict[str, float]
 
 
 def _work(context: JudgeContext, since_ns: float, until_ns: float) -> dict[str, int]:
-    """What was done in a time, that a leak may grow with."""
+    """Counts of work in a time, with which a leak may grow."""
     requests = context.history.requests
     ended = (requests.end_ns >= since_ns) & (requests.end_ns <= until_ns)
     return {
@@ -156,7 +161,7 @@ def _work(context: JudgeContext, since_ns: float, until_ns: float) -> dict[str, 
 
 
 def _memory(context: JudgeContext) -> dict[str, float]:
-    """RSS growth from the start of the trial to the end, told but not judged here: `leak` judges it."""
+    """RSS growth from the start of the trial to the end. It is only reported here; `leak` judges it."""
     memory = context.history.samples("server.rss_anon")
     trial = context.intervals("trial")
     if memory is None or not trial or not len(memory.value):
@@ -171,7 +176,7 @@ def _memory(context: JudgeContext) -> dict[str, float]:
 
 
 def _memory_told(figures: dict[str, float], work: str) -> str | None:
-    """ "RSS +340 KiB per 1,000 cancels"; of few no rate is made: "RSS +12 KiB over 29 cancels"."""
+    """Format RSS growth: "RSS +340 KiB per 1,000 cancels", or without a rate for few: "RSS +12 KiB over 29 cancels"."""
     count = figures.get(f"rss_{work}", 0.0)
     if not count:
         return None
@@ -190,7 +195,7 @@ def _evidence(audit: Audit) -> Evidence:
 
 
 def _metrics(context: JudgeContext) -> Judged:
-    """From the outside: what the target's own gauges say whenever nothing is asked of it. The drain decides."""
+    """Judge a foreign target by its own gauges in idle periods. The drain decides."""
     figures = _memory(context)
     quiet = idle_periods(context)
     found = {name: context.history.samples(name) for name in IDLE_SERIES}

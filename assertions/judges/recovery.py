@@ -1,8 +1,8 @@
-"""recovery: after each fault heals, the service comes back, and comes back as fast as it was.
+"""Judge recovery: after each heal the service works again, and is as fast as before.
 
-Two questions for each occurrence that fired. Do requests that were meant to be sent after the heal end well within
-`recover`? And once that time is over, is the median latency back in a band around the baseline's? The first is exact;
-the second is timing, so a breach of the load takes it away.
+Two conditions hold for each occurrence that fired. A request intended after the heal ends ok within `recover`. After
+that time the median latency is within a band of the baseline's. The first is exact; the second is timing, so a breach
+of the load voids it.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ COMPARED_MIN = 20  # requests on each side; fewer say nothing about a median
 
 @dataclass(frozen=True)
 class Recovered:
-    """What one occurrence did after its heal. `within_s` is infinite when nothing ended well any more."""
+    """The recovery of one occurrence. `within_s` is infinite when no later request ended ok."""
 
     window: FaultWindow
-    within_s: float | None  # None: not decidable, see `because`
+    within_s: float | None  # None: not decidable, see `text`
     limit_s: float | None
     state: State
     text: str
@@ -72,7 +72,7 @@ def decide(context: JudgeContext) -> Judged:
             figures=figures,
         )
     if not timed:
-        # The exact half holds, but nobody can say that the service came back as fast as it was.
+        # The exact condition holds, but the speed can't be judged.
         because = f"load: {breach.summary}"
         text = f"{len(found)} recoveries, but their latency cannot be told"
         cure = breach.to_decide
@@ -112,7 +112,7 @@ def _one(context: JudgeContext, window: FaultWindow, timed: bool) -> Recovered:
 
 
 def first_ok_s(context: JudgeContext, window: FaultWindow, mask: Mask) -> float | None:
-    """Seconds from the heal to the first ok end of a request that was intended after it; None: there was none."""
+    """Seconds from the heal to the first ok end of a request intended after it; None without such a request."""
     requests = context.history.requests
     assert window.heal_ns is not None
     ends = requests.end_ns[mask & requests.ok & (requests.intended_ns >= window.heal_ns)]
@@ -120,7 +120,7 @@ def first_ok_s(context: JudgeContext, window: FaultWindow, mask: Mask) -> float 
 
 
 def _by_work(context: JudgeContext, window: FaultWindow, within_s: float | None, completed: int) -> Recovered:
-    """`recover = {completed}`: among that many requests that ended after the heal, some must be ok."""
+    """Judge `recover = {completed}`: one of the first `completed` requests that end after the heal must be ok."""
     requests = context.history.requests
     assert window.heal_ns is not None
     after = np.flatnonzero(requests.sent & (requests.end_ns > window.heal_ns))
@@ -136,7 +136,7 @@ def _by_work(context: JudgeContext, window: FaultWindow, within_s: float | None,
 
 
 def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
-    """Latency after the recovery margin against the baseline, until the next fault arms."""
+    """A text when latency after the recovery margin, until the next fault, exceeds the band; else None."""
     requests = context.history.requests
     later = [other.arm_ns for other in context.windows if other.arm_ns > window.end_ns]
     until = min([*later, context.history.end_ns])
@@ -162,7 +162,7 @@ def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
 
 
 def _comparable(context: JudgeContext) -> Mask:
-    """Requests whose latency means the same at any time: the probes, or else all where no load has a daily curve."""
+    """A mask of requests with comparable latency: probes, or all requests when no load has a period."""
     requests = context.history.requests
     probes = requests.load.among(*(each.id for each in context.plan.loads if each.probe))
     if probes.any() or any(each.period_s for each in context.plan.loads):
@@ -180,7 +180,7 @@ def _canaries(context: JudgeContext) -> Mask:
 
 
 def slowest_s(context: JudgeContext, windows: Iterable[FaultWindow], mask: Mask) -> float | None:
-    """The check metric `recovery`: the slowest first ok after a heal; infinite when one never came."""
+    """The check metric `recovery` (s): the slowest first ok after a heal; infinite when one never came."""
     times = [first_ok_s(context, window, mask) for window in windows if window.heal_ns is not None]
     return max((np.inf if time is None else time for time in times), default=None)
 

@@ -1,14 +1,12 @@
-"""tokens: what the model says is what it would have said alone.
+"""Judge tokens: outputs are those that the model gives when a request runs alone.
 
-Two halves. Canaries are held against their reference, or without one against the target's own answers in the baseline
-(assertions.agreement). Bystanders, good replies of the load and most of them beside a fault, are held against their
-fault-free twin (rows with reference "twin"), where the model's weights are ours to ask. Whichever half was planned
-must have been compared.
+Canaries are compared with their reference, or without one with the target's own answers in the baseline
+(`assertions.agreement`). Bystanders are good replies of the load, most of them near a fault; they are compared with
+their fault-free twins (rows with reference "twin") where we have the model's weights. Each planned half must have been
+compared.
 
-The recorder compared and wrote the state; `margin` is the reference's margin at the first parted token, or a |dlogit|;
-of a twin with another text it is the margin of its closest choice. The same bounds hold for all, measured on the
-runtime's own arithmetic: under 1e-5 is rounding (benign, printed, never hidden), over 1e-4 corruption, between them
-nobody can say.
+The recorder compares and writes the state. `margin` is the reference's margin at the first different token, or a
+|dlogit|; for a twin with another text it is the margin of its closest choice. `assertions.corruption` has the bounds.
 """
 
 from enum import StrEnum
@@ -17,6 +15,7 @@ import numpy as np
 
 from assertions.agreement import Agreement, agreement, prompts_known
 from assertions.context import Judge, JudgeContext, Missing, shown
+from assertions.corruption import CORRUPT_ABOVE, ROUNDING_BELOW
 from assertions.formatting import duration, seconds, some
 from assertions.plan_view import PlanView
 from assertions.rows import Canary
@@ -24,15 +23,13 @@ from assertions.verdict import Evidence, Judged, State
 
 NAME = "tokens"
 TWIN = "twin"
-DRIFT_BELOW = 1e-5
-CORRUPT_ABOVE = 1e-4
 
 
 class Likeness(StrEnum):
     EQUAL = "equal"
     DRIFT = "drift"
     CORRUPT = "corrupt"
-    UNDECIDED = "undecided"  # between the bounds, or parted and nobody knows by how much
+    UNDECIDED = "undecided"  # between the bounds, or different by an unknown amount
     NOT_COMPARED = "not compared"
 
 
@@ -100,14 +97,14 @@ def decide(context: JudgeContext) -> Judged:
 
 
 def _canaries_answered(context: JudgeContext, selves: Agreement) -> set[str]:
-    """Canaries that ought to have been compared: not those that became the reference themselves."""
+    """Canaries that should have been compared, without those that are the reference."""
     requests = context.history.requests
     rows = (requests.kind.among("canary") & requests.ok).nonzero()[0].tolist()
     return {requests.id[row] for row in rows} - selves.references - selves.unsteady
 
 
 def _bystanders_missing(context: JudgeContext, asked: int, compared: int) -> str | None:
-    """Why the half of the bystanders, which was planned, is not decided; None when it is."""
+    """A reason when the planned comparison of bystanders is incomplete; None when it is complete."""
     if not context.plan.twins_planned or (asked and compared >= context.plan.canary_compared_min * asked):
         return None
     if asked:
@@ -127,7 +124,7 @@ def _said(plan: PlanView, selves: Agreement, canaries: int, bystanders: int) -> 
 
 
 def _likeness(row: Canary, selves: Agreement) -> Likeness:
-    """By reference where there is one, else by agreement with the target's own earlier answers."""
+    """The likeness by reference where there is one, else by agreement with the target's own earlier answers."""
     if row.reference is not None:
         return classify(row)
     if row.request in selves.parted:
@@ -138,7 +135,7 @@ def _likeness(row: Canary, selves: Agreement) -> Likeness:
 
 
 def classify(row: Canary) -> Likeness:
-    """The worse of what the recorder's word and the number say: `equal` beside a margin of 1e-2 is corruption."""
+    """The worse of the recorder's state and the margin: `equal` with a margin of 1e-2 is corruption."""
     if row.compared == 0 and row.state in (None, "unknown", "equal"):
         return Likeness.NOT_COMPARED
     words = {"equal": Likeness.EQUAL, "drift": Likeness.DRIFT, "corrupt": Likeness.CORRUPT, "parted": Likeness.EQUAL}
@@ -148,7 +145,7 @@ def classify(row: Canary) -> Likeness:
         by_number = Likeness.UNDECIDED if parted else Likeness.EQUAL
     elif not row.margin <= CORRUPT_ABOVE:  # NaN logits are corruption too
         by_number = Likeness.CORRUPT
-    elif row.margin >= DRIFT_BELOW:
+    elif row.margin >= ROUNDING_BELOW:
         by_number = Likeness.UNDECIDED
     else:
         by_number = Likeness.DRIFT if parted else Likeness.EQUAL
@@ -191,7 +188,7 @@ def needs(plan: PlanView) -> Missing | None:
 
 
 def _no_canaries(plan: PlanView) -> Missing | None:
-    """Why the half of the canaries can't be decided by this plan."""
+    """A reason when this plan can't decide the canaries; None when it can."""
     if not plan.canary_planned:
         return Missing("no canaries are planned", 'add canary = { every = "5s" }')
     if plan.canary_by_itself and not prompts_known(plan.canary_every_s, plan.baseline_s):

@@ -1,12 +1,11 @@
-"""Is a canary's reply the one we know? Greedy tokens are a weak oracle, so log probabilities are compared too.
+"""Compares a canary's reply with its reference: tokens, and log probabilities where both sides have them.
 
-    equal     same tokens, same log probabilities (or none on one side)
-    drift     benign: |dlogprob| under 1e-5, or tokens part where the reference's margin was under 1e-5
-    corrupt   |dlogprob| over 1e-4, or tokens part where the margin was over 1e-4
-    unknown   between the two, or the margin at the parting is not known
+    equal     same tokens and same log probabilities
+    drift     benign: |dlogprob| below ROUNDING_BELOW, or tokens differ where the reference's margin was below it
+    corrupt   |dlogprob| above CORRUPT_ABOVE, or tokens differ where the margin was above it
+    unknown   a difference between the two bounds, or an unknown margin at the first different token
 
-Pure. Measured on our CPU runtime: batching alone moves a logit by at most 1.7e-6, one damaged KV slot by 1e-3 to
-5e-2, and such damage changes a greedy token within 32 steps in only 9 of 40 runs.
+Greedy tokens alone are a weak check: one damaged KV slot changes a greedy token within 32 steps in only 9 of 40 runs.
 """
 
 import json
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DRIFT_BELOW = 1e-5
-CORRUPT_ABOVE = 1e-4
+from assertions.corruption import CORRUPT_ABOVE, ROUNDING_BELOW
+
 _ORDER = ("equal", "drift", "unknown", "corrupt")
 
 
@@ -67,7 +66,7 @@ def compare(reference: Answer, reply: Answer) -> Comparison:
 def _size(difference: float | None) -> str:
     if not difference:  # nothing to compare, or exactly equal
         return "equal"
-    if difference < DRIFT_BELOW:
+    if difference < ROUNDING_BELOW:
         return "drift"
     return "corrupt" if difference > CORRUPT_ABOVE else "unknown"
 
