@@ -1,7 +1,7 @@
-"""When requests come and how large they are: pure functions of seed, load and number.
+"""Arrival times and sizes of requests, as pure functions of seed, load and request number.
 
-The nth request of a load depends on (seed, load id, n) and the load's own words alone: another load, another window, or
-a run that stopped and went on again changes nothing. Rows come lazily, so hours of load cost no memory.
+The nth request of a load depends only on (seed, load id, n) and the load's own keys. Another load, another time window
+or a pause of the run changes nothing. Requests are generated lazily, so hours of load need no memory.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from scenarios.distributions import TokenDistribution
 from scenarios.load import Cancel, Load
 from scenarios.profiles import profile_of
 
-PREFIXES: Final = 4  # how many common prefixes a load with shared_prefix has
+PREFIXES: Final = 4  # number of common prefixes of a load with shared_prefix
 FOREVER: Final = (0.0, math.inf)
 _EIGHT_WORDS: Final = struct.Struct(">8Q").unpack
 _UNIT: Final = 2.0**-53
 
 
 class PromptPart(NamedTuple):
-    """A stretch of a prompt: `tokens` tokens drawn in order from `seed`. Equal seeds give equal beginnings."""
+    """A part of a prompt: `tokens` tokens drawn in order from `seed`. Parts of one seed begin alike."""
 
     seed: int
     tokens: int
@@ -32,10 +32,10 @@ class PromptPart(NamedTuple):
 
 @dataclass(slots=True)
 class PlannedRequest:
-    """One request; not frozen, which would double what it costs to make a million of them.
+    """A planned request. It is not frozen, because that would double the cost of making a million of them.
 
-    `cancel_at` is "queued", "prefill", "token N" or None; such a request always streams when it is cancelled at a
-    token. `shared_prefix` names what its first `prefix_tokens` tokens have in common with others.
+    `cancel_at` is "queued", "prefill", "token N" or None; a request that is cancelled at a token always streams.
+    `shared_prefix` names the prefix of `prefix_tokens` tokens that this request has in common with others.
     """
 
     n: int
@@ -48,26 +48,26 @@ class PlannedRequest:
     prefix_tokens: int
     prompt_seed: int
     parts: tuple[PromptPart, ...]
-    """The prompt, first token first; the parts add up to `prompt_tokens`."""
+    """The parts of the prompt in order; their tokens add up to `prompt_tokens`."""
 
 
 @dataclass(slots=True)
 class Arrival(PlannedRequest):
-    """A request that comes at `t_s` seconds after the start of the load, whatever became of those before it."""
+    """A request of an open loop. It comes `t_s` seconds after the start of the load, independent of earlier replies."""
 
     t_s: float
 
 
 @dataclass(slots=True)
 class Turn(PlannedRequest):
-    """A request of a closed-loop user, sent `think_s` seconds after the reply to the one before it."""
+    """A request of a closed-loop user, sent `think_s` seconds after the reply to its previous request."""
 
     user: int
     think_s: float
 
 
 def arrivals(load: Load, seed: int, window_s: tuple[float, float] = FOREVER) -> Iterator[Arrival]:
-    """The requests of an open-loop load with start <= t < end, in order of time, on an absolute schedule."""
+    """The requests of an open-loop load with start <= t_s < end, in order of time."""
     start_s, end_s = window_s
     for n, t_s, row in _schedule(load, seed):
         if t_s >= end_s:
@@ -77,13 +77,13 @@ def arrivals(load: Load, seed: int, window_s: tuple[float, float] = FOREVER) -> 
 
 
 def turns(load: Load, seed: int, user: int) -> Iterator[Turn]:
-    """The endless sequence of one closed-loop user (0 to users - 1)."""
+    """The endless sequence of requests of one closed-loop user (0 to users - 1)."""
     assert load.arrivals == "closed", f"load {load.id} is open-loop: see arrivals"
     assert load.users is not None
     assert 0 <= user < load.users, f"load {load.id} has no user {user}"
     rate = load.rate if isinstance(load.rate, float) else None
     for turn in count():
-        # Users interleave by number, so n is unique in the load and no user's rows depend on how fast another is.
+        # Users interleave by number, so n is unique in the load and independent of other users' speed.
         n = turn * load.users + user
         draws = _Draws(seed, load.id, n)
         think_s = -math.log1p(-draws.gap) / rate if rate is not None else 0.0
@@ -92,8 +92,10 @@ def turns(load: Load, seed: int, user: int) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a load will ask for in a window; tokens are means. For closed loops the highest it can reach, when users
-    have a rate; otherwise only the target knows (all None)."""
+    """The predicted requests and tokens of a load in a time window, as means; rates are per second.
+
+    A closed loop counts with the highest rate that its users can reach. Without a user rate all fields are None.
+    """
 
     requests: float | None
     prompt_tokens: float | None
@@ -104,7 +106,7 @@ class Forecast:
 
 
 def forecast(load: Load, window_s: tuple[float, float]) -> Forecast:
-    """The cost of a load over a finite window. Reads the trace of a trace load once."""
+    """Predict a load over a finite window (seconds). It reads the trace of a trace load once."""
     start_s, end_s = window_s
     span_s = end_s - start_s
     assert 0 < span_s < math.inf, "a forecast needs a finite window"
@@ -126,7 +128,10 @@ def forecast(load: Load, window_s: tuple[float, float]) -> Forecast:
 
 
 class _Draws:
-    """The uniform numbers of one request, all from one digest: each has its own place, so none shifts another."""
+    """The uniform numbers of one request.
+
+    All come from one digest and each has its own bytes, so they are independent.
+    """
 
     __slots__ = ("cancel", "gap", "malformed", "output", "prefix", "prompt", "prompt_seed", "stream")
 
@@ -153,7 +158,7 @@ def _schedule(load: Load, seed: int) -> Iterator[tuple[int, float, _Row]]:
                 yield n, row.t_s, row
         case "constant":
             assert isinstance(load.rate, float)
-            # A phase of its own keeps two streams of one rate from sending at the same instants for hours.
+            # A phase for each load keeps two loads of one rate from sending at the same instants for hours.
             phase = _Draws(seed, load.id, -1).gap
             for n in count():
                 yield n, (n + phase) / load.rate, None
@@ -174,7 +179,7 @@ _RequestFields = tuple[int, int, int, str | None, bool, bool, str | None, int, i
 
 
 def _request_fields(load: Load, n: int, draws: _Draws, row: _Row) -> _RequestFields:
-    """The fields of `Ask`, in order."""
+    """The fields of `PlannedRequest`, in order."""
     if row is None:
         prompt = _required(load.prompt_tokens).draw(draws.prompt)
         output = _required(load.output_tokens).draw(draws.output)
@@ -189,10 +194,10 @@ def _request_fields(load: Load, n: int, draws: _Draws, row: _Row) -> _RequestFie
 
 
 def _shared_prefix(load: Load, draws: _Draws, prompt: int) -> tuple[str | None, int, tuple[PromptPart, ...]]:
-    """With the chance `shared_prefix` the first half of the prompt is one of the load's common prefixes."""
+    """The prompt of a drawn request: with probability `shared_prefix` its first half is a common prefix of the load."""
     if draws.prefix >= load.shared_prefix or prompt < 2:
         return None, 0, (PromptPart(draws.prompt_seed, prompt),)
-    # What is left of the draw below the share is uniform again.
+    # Below the share, the draw divided by the share is uniform again.
     which = min(PREFIXES - 1, int(draws.prefix / load.shared_prefix * PREFIXES))
     name = f"{load.id}/{which}"
     return (
@@ -203,7 +208,10 @@ def _shared_prefix(load: Load, draws: _Draws, prompt: int) -> tuple[str | None, 
 
 
 def _traced_prefix(load: Load, draws: _Draws, row: traces.ReplayRow) -> tuple[str | None, int, tuple[PromptPart, ...]]:
-    """One part for each hash id; a later lap has contents of its own, or the cache would answer the whole lap."""
+    """The prompt of a trace row: one part for each hash id.
+
+    Each lap has its own contents, else the cache would serve it.
+    """
     if not row.hash_ids:
         return None, 0, (PromptPart(draws.prompt_seed, row.prompt_tokens),)
     parts, left = [], row.prompt_tokens
@@ -219,7 +227,7 @@ def _traced_prefix(load: Load, draws: _Draws, row: traces.ReplayRow) -> tuple[st
 
 
 def seed_of(name: str) -> int:
-    """A seed that depends on the name alone, the same in every process."""
+    """A seed that depends on the name alone and is equal in every process."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, person=b"seatrial-seed").digest(), "big") >> 1
 
 
@@ -237,7 +245,7 @@ def _required(distribution: TokenDistribution | None) -> TokenDistribution:
 
 
 def _forecast_trace(load: Load, window_s: tuple[float, float]) -> Forecast:
-    """Counted row by row; the highest rate is that of the busiest ten seconds."""
+    """Predict a trace load by counting its rows. The highest rate is that of the busiest ten seconds."""
     start_s, end_s = window_s
     requests = prompt = output = 0
     by_ten_s: dict[int, int] = {}

@@ -1,11 +1,11 @@
-"""How many tokens a request has: a constant, a uniform range, or a lognormal law with an end.
+"""Distributions of the number of tokens: a constant, a uniform range, or a truncated lognormal.
 
     prompt_tokens = 64                                         always 64
-    prompt_tokens = [20, 400]                                  every whole number from 20 to 400 alike
-    prompt_tokens = { lognormal = [300, 0.8], max = 1500 }     median 300, sigma 0.8 of the logarithm, cut at 1500
+    prompt_tokens = [20, 400]                                  each whole number from 20 to 400 with equal chance
+    prompt_tokens = { lognormal = [300, 0.8], max = 1500 }     median 300, sigma 0.8 of the logarithm, truncated at 1500
 
-A draw is the inverse of the law at one uniform number: one draw for each request, so the next draw never shifts.
-The lognormal law is cut by conditioning on `max`, not by clamping: no heap of requests of exactly `max` tokens.
+A draw is the inverse of the distribution function at one uniform number, so each request uses one number. The lognormal
+is conditioned on `max` and not clamped, so requests of exactly `max` tokens do not pile up.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from typing import Final
 from scenarios.units import InvalidValue
 
 _NORMAL: Final = NormalDist()
-TOKENS_MAX: Final = 10_000_000  # beyond any context; a larger number is a slip
+TOKENS_MAX: Final = 10_000_000  # beyond any context length; a larger number is a typing error
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Constant:
     tokens: int
 
     def draw(self, uniform: float) -> int:
-        """Tokens for a uniform number of [0, 1)."""
+        """The number of tokens for a uniform number in [0, 1)."""
         return self.tokens
 
     def mean(self) -> float:
         return float(self.tokens)
 
     def to_toml(self) -> object:
-        """The law as the scenario file writes it."""
+        """The distribution as the scenario file writes it."""
         return self.tokens
 
 
@@ -71,7 +71,7 @@ class Lognormal:
         return {"lognormal": [self.median, self.sigma], "max": self.max}
 
     def _mass(self) -> float:
-        """The share of the uncut law that lies under `max`."""
+        """The probability that the lognormal without truncation lies below `max`."""
         return _NORMAL.cdf(math.log(self.max / self.median) / self.sigma)
 
 
@@ -79,7 +79,7 @@ TokenDistribution = Constant | Uniform | Lognormal
 
 
 def parse_distribution(value: object) -> TokenDistribution:
-    """The law that TOML wrote; `Refused` says what is wrong with it."""
+    """Parse a TOML value. Raises InvalidValue that says what is wrong with it."""
     match value:
         case Constant() | Uniform() | Lognormal():
             return value
@@ -103,9 +103,9 @@ def _parse_lognormal(table: dict[str, object]) -> Lognormal:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
             remedy = f'did you mean "{close[0]}"?' if close else "it has lognormal and max"
-            raise InvalidValue(f'a law has no key "{key}"', remedy)
+            raise InvalidValue(f'a distribution has no key "{key}"', remedy)
     if "max" not in table:
-        raise InvalidValue("a lognormal law needs an end", "add max = the most tokens the model can take")
+        raise InvalidValue("a lognormal distribution needs an end", "add max = the most tokens the model can take")
     match table.get("lognormal"):
         case [int() | float() as median, int() | float() as sigma] if (
             not isinstance(median, bool) and not isinstance(sigma, bool) and median >= 1 and 0 < sigma <= 5

@@ -1,8 +1,8 @@
-"""JSON Schema of the scenario file as TOML writes it, for editors: `#:schema ./scenario.schema.json`.
+"""Generates the JSON Schema of the scenario file for editors: `#:schema ./scenario.schema.json`.
 
-    python -m scenarios.editor          writes scenario.schema.json beside this file; a test says when it is stale
+    python -m scenarios.editor          writes scenario.schema.json beside this file; a test fails when it is stale
 
-It knows types, units, words and descriptions. Rules between keys are the reader's.
+The schema has types, units, allowed values and descriptions. Rules between keys are checked by the reader only.
 """
 
 import json
@@ -16,7 +16,7 @@ FILE: Final = Path(__file__).with_name("scenario.schema.json")
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema with TOML's values: strings with a unit, no null, defaults as one would write them."""
+    """The schema for TOML values: strings with a unit, no null, and defaults as a scenario writes them."""
     schema = _as_toml(Scenario.model_json_schema(by_alias=True, mode="validation"))
     assert isinstance(schema, dict)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "seatrial scenario, schema 1"}
@@ -43,7 +43,7 @@ def _as_toml(node: Any) -> Any:
 
 
 def _default(value: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """The default in the form that the schema takes; none where it is a whole table."""
+    """The default in the form of the scenario file; empty where the default is a whole table."""
     patterns = [part.get("pattern") for part in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))]
     if value is None:
         return {}

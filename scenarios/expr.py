@@ -1,9 +1,9 @@
-"""`metric[.stat] op value` of a check, and `metric[.stat] op value for duration` of an abort.
+"""Parses checks (`metric[.stat] op value`) and aborts (`metric[.stat] op value for duration`).
 
     ttft.p99 < 800ms       errors.outside <= 1%       leak.rss_anon < 4MiB/h       throughput.tokens > 300/s
     errors.outside > 20% for 2m                       host.disk_free < 2GiB for 10s
 
-A check says what must hold, an abort what ends the run. Values come out in the metric's own unit (`Unit`).
+A check must hold; an abort ends the run. Parsed values have the metric's own unit (`Unit`).
 """
 
 import re
@@ -29,7 +29,7 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`value` is in `unit`; `stat` is None for a metric that has none."""
+    """A parsed condition. `value` is in `unit`; `stat` is None for a metric without stats."""
 
     metric: str
     stat: str | None
@@ -55,14 +55,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """End the run once `when` has held for `for_s` seconds without a break."""
+    """The run ends when the condition `when` has held for `for_s` seconds without interruption."""
 
     when: Condition
     for_s: float
 
 
 def parse_condition(text: str) -> Condition:
-    """The condition of a check's `that`; `Refused` when it is not one."""
+    """Parse the `that` of a check. Raises InvalidValue when it is not a condition."""
     form = _FORM.match(text)
     if form is None:
         raise InvalidValue("a check is: metric[.stat] op value", 'write it such as "ttft.p99 < 800ms"')
@@ -76,7 +76,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_abort(text: str) -> Abort:
-    """The condition and the duration of one `abort` line; `Refused` when it is not one."""
+    """Parse one `abort`. Raises InvalidValue when it is not a condition with a duration."""
     form = _FOR.match(text)
     if form is None:
         raise InvalidValue("an abort is: metric[.stat] op value for duration", f'write "{text.strip()} for 30s"')

@@ -1,8 +1,8 @@
-"""What a scenario uses, by name, so that whoever runs it can refuse by name what it does not serve.
+"""Lists the features that a scenario uses, so that a drive can refuse by name what it does not support.
 
     unserved = [feature for feature in features(scenario) if feature.name not in SERVED]
 
-A name stands for words that were written: a key left at its default is not listed, except where every run has one
+A feature stands for a key that was written. A key with its default value is not listed, except where every run has one
 (the drive, the kind of target, arrivals, victims).
 """
 
@@ -23,7 +23,7 @@ from scenarios.schema import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """`where` is the path in the file (`load[0].arrivals`), `path` the same in steps, for `Source.problem`."""
+    """A feature at a path of the file. `where` is the path as text, such as `load[0].arrivals`."""
 
     name: str
     path: Path
@@ -34,7 +34,7 @@ class Feature:
 
 
 def features(scenario: Scenario) -> list[Feature]:
-    """Everything the scenario asks for, in the order of the file's tables; a name comes once for each place."""
+    """All features of the scenario in the order of the file's tables, once for each place."""
     found = [Feature(f"drive.{scenario.drive}", ("drive",)), *_target(scenario), *_phases(scenario)]
     for index, load in enumerate(scenario.load):
         found += _load(load, ("load", index))
@@ -57,7 +57,7 @@ TRACE: Final = ("time_scale", "token_scale", "loop", "gap_max")
 WHEN: Final = ("at", "after", "every", "for", "skip", "times", "interval", "probability", "space")
 SCOPE: Final = ("group", "session", "pool", "phase", "graph", "load")
 
-# Every name that `features` can give: a serving part's list is checked against it, so a typo there is found.
+# All names that `features` can give. The lists of the drives are checked against it, so that a typo is found.
 NAMES: Final = frozenset(
     [f"drive.{word}" for word in ("live", "virtual")]
     + [f"target.{word}" for word in ("builtin", "command", "url", "metrics_preset.sglang")]
@@ -133,7 +133,7 @@ def _checks(scenario: Scenario) -> Iterator[Feature]:
 
 
 def _written(table: BaseModel, name: str, path: Path, keys: tuple[str, ...]) -> Iterator[Feature]:
-    """A feature for each key whose value is not the default."""
+    """Features of the keys whose value is not the default."""
     for field_name, field in type(table).model_fields.items():
         key = field.alias or field_name
         if key not in keys:

@@ -1,4 +1,4 @@
-"""The scenarios that come with seatrial, by name."""
+"""The scenarios that are shipped with seatrial, by name."""
 
 import tomllib
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ class Entry:
     name: str
     path: Path
     means: str
-    """What a FAIL of it would mean."""
+    """The meaning of a FAIL, from the scenario."""
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The file of a library scenario or of one's own. `ScenarioProblems` when it is neither.
+    """The file of a library scenario or of a user's scenario. Raises ScenarioProblems when it is neither.
 
-    A name is a word without "/" and ".toml"; everything else is a path.
+    A name has no "/" and no ".toml"; everything else is a path.
     """
     given = str(name_or_path)
     shipped = FOLDER / f"{given}.toml"
@@ -35,7 +35,7 @@ def find(name_or_path: str | Path) -> Path:
             return path
         if path.is_dir():
             raise ScenarioProblems([Problem(given, 0, 0, "", "", "this is a folder", "give one TOML file of it")])
-    except OSError as error:  # a folder on the way that we may not look into
+    except OSError as error:  # a folder of the path that we may not read
         reason = (error.strerror or str(error)).lower()
         raise ScenarioProblems([Problem(given, 0, 0, "", "", f"cannot look for the scenario: {reason}", "")]) from None
     close = get_close_matches(path.stem, names(), 1, 0.6)
@@ -44,12 +44,12 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def names() -> list[str]:
-    """Names of the library's scenarios, sorted."""
+    """The sorted names of the library's scenarios."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def entries() -> Iterator[Entry]:
-    """The library with what each scenario means; read without checking, so that it is quick."""
+    """The library's scenarios with their meaning. Files are not checked, so that listing is quick."""
     for name in names():
         path = FOLDER / f"{name}.toml"
         yield Entry(name, path, str(tomllib.loads(path.read_text(encoding="utf-8"))["means"]))

@@ -1,4 +1,4 @@
-"""`[[load]]`: one stream of requests, when they come, how large they are, and how clients misbehave."""
+"""`[[load]]`: one stream of requests, with arrivals, sizes and misbehaving clients."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -35,26 +35,26 @@ Factor = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Cancel(ScenarioTable):
-    """A share of the requests whose client goes away, and when it does."""
+    """Clients that close the connection: their share of requests, and the stage at which they do."""
 
     share: Share
     at: Annotated[str, AfterValidator(_cancel_at), Field(json_schema_extra={"pattern": CANCEL_AT})] = "queued"
-    """`queued`: before the first byte; `prefill`: after the headers; `token N`: after the Nth token."""
+    """`queued` is before the first byte, `prefill` after the headers, `token N` after the Nth token."""
 
 
 class Trace(ScenarioTable):
-    """Replay of a recorded trace: Azure LLM inference CSV or Mooncake JSONL."""
+    """The replay of a recorded trace: Azure LLM inference CSV or Mooncake JSONL."""
 
     file: NonEmptyStr
-    """Looked for beside the scenario, then in the current directory, then in each folder of SEATRIAL_DATA."""
+    """The file. It is looked up beside the scenario, in the current directory, and in each folder of SEATRIAL_DATA."""
     time_scale: Factor = 1.0
-    """Multiplies all times: 2.0 takes twice as long, at half the rate."""
+    """A factor on all times: 2.0 takes twice as long, at half the rate."""
     token_scale: Factor = 1.0
-    """Multiplies all token counts (at least 1 token stays)."""
+    """A factor on all token counts; at least 1 token remains."""
     loop: bool = False
-    """Start again after the last row."""
+    """Starts the trace again after its last row."""
     gap_max: PositiveSeconds | None = None
-    """Longer silences are cut to this, after scaling."""
+    """The longest gap between rows after scaling; longer gaps are shortened to it."""
 
 
 def _distribution_default(
@@ -70,38 +70,38 @@ class Load(ScenarioTable):
 
     id: Identifier
     probe: bool = False
-    """A small stream of constant rate and size, on which drift is judged."""
+    """Makes this load a probe: a stream of constant rate and sizes on which drift is judged."""
     group: NonEmptyStr | None = None
     """The tenant it belongs to."""
     arrivals: Arrivals = Field(default_factory=lambda data: "constant" if data.get("probe") else "poisson")
-    """When requests come. ramp, burst and daily are Poisson arrivals under a changing rate; `closed` is users who wait
-    for their reply. Default: poisson, for a probe constant."""
+    """The arrival process. `ramp`, `burst` and `daily` are Poisson arrivals with a changing rate; `closed` has users
+    who wait for their reply. The default is poisson, and constant for a probe."""
     rate: Rates | None = None
-    """constant, poisson: one rate; ramp, burst, daily: "low/s..high/s"; closed: each user's rate while it is not
-    waiting (1/rate is the mean time to think; none: no pause)."""
+    """One rate for constant and poisson, "low/s..high/s" for ramp, burst and daily. For closed it is the rate of each
+    user while it is not waiting: 1/rate is the mean think time, and without a rate users do not pause."""
     users: PositiveInt | None = None
-    """closed only: how many users."""
+    """The number of users of a closed load."""
     period: PositiveSeconds | None = None
-    """ramp: time from low to high; burst, daily: one whole cycle."""
+    """The time from low to high of a ramp, or one whole cycle of burst and daily."""
     trace: Trace | None = None
-    """The recording of arrivals = "trace"."""
+    """The trace of arrivals = "trace"."""
     prompt_tokens: TokenLengths | None = Field(
         default_factory=lambda data: _distribution_default(data, PROBE_PROMPT, None, Uniform(20, 400))
     )
-    """A number, [low, high] or a law; with a trace, [low, high] clamps what the trace says."""
+    """A number, [low, high] or a lognormal distribution. With a trace, [low, high] clamps the trace's numbers."""
     output_tokens: TokenLengths | None = Field(
         default_factory=lambda data: _distribution_default(data, PROBE_OUTPUT, None, Uniform(4, 64))
     )
-    """A number, [low, high] or a law; with a trace, [low, high] clamps what the trace says."""
+    """A number, [low, high] or a lognormal distribution. With a trace, [low, high] clamps the trace's numbers."""
     shared_prefix: Share = 0.0
-    """Share of requests whose first half is one of a few prefixes common to the load."""
+    """The share of requests whose first half is one of a few prefixes of this load."""
     stream: Share = 1.0
-    """Share of requests that ask for a stream."""
+    """The share of requests that ask for a stream."""
     cancel: TupleOf[Cancel] = ()
-    """Clients that go away; the shares add up to at most 1."""
+    """Clients that close the connection; the shares add up to at most 1."""
     malformed: Share = 0.0
-    """Share of requests that are broken on purpose and must be refused."""
+    """The share of requests that are malformed on purpose and must be refused."""
     timeout: PositiveSeconds = 60.0
-    """The client gives up after this."""
+    """The time after which the client gives up."""
     in_flight_max: PositiveInt = 256
-    """Open requests of this load; an arrival beyond it is counted as dropped and never blocks."""
+    """The largest number of open requests of this load. A further arrival is dropped and never blocks."""

@@ -1,4 +1,4 @@
-"""What a check or an abort can speak of. `assertions` keeps the same names; a test compares the two lists."""
+"""The metrics of checks and aborts. `assertions.expression` has the same names; a test compares the two lists."""
 
 import difflib
 from dataclasses import dataclass
@@ -19,8 +19,11 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: `stats` are the words that may follow it (empty: none may), `of_load` says whether a check can
-    narrow it to one load or group, `live` whether it is known during the run (so that an abort can use it)."""
+    """A metric.
+
+    `stats` are the stats that may follow its name. `of_load` is True when a check can restrict it to a load or group.
+    `live` is True when it is known during the run, so that an abort can use it.
+    """
 
     name: str
     unit: Unit
@@ -64,12 +67,12 @@ METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _rows()}
 
 
 def full_names() -> list[str]:
-    """Every name a check can use, with its stat: `ttft.p99`, `errors`, ..."""
+    """All metric names with their stats: `ttft.p99`, `errors`, ..."""
     return [name for m in METRICS.values() for name in ([f"{m.name}.{stat}" for stat in m.stats] or [m.name])]
 
 
 def find(full_name: str) -> tuple[Metric, str | None] | None:
-    """The metric and the stat of `ttft.p99`, or None when there is no such name."""
+    """The metric and the stat of a full name such as `ttft.p99`; None when there is no such name."""
     if full_name in METRICS and not METRICS[full_name].stats:
         return METRICS[full_name], None
     name, _, stat = full_name.rpartition(".")
@@ -78,7 +81,7 @@ def find(full_name: str) -> tuple[Metric, str | None] | None:
 
 
 def suggest(full_name: str) -> str:
-    """The remedy for a name that is not there."""
+    """A remedy for an unknown metric name."""
     if full_name in METRICS:
         return f"add a stat: {full_name}.{METRICS[full_name].stats[-3]}" if METRICS[full_name].stats else ""
     close = difflib.get_close_matches(full_name, full_names(), 1, 0.6)

@@ -10,28 +10,28 @@ TRIAL_MAX_S = 3600.0
 
 
 class Warmup(ScenarioTable):
-    """Ends after `completed` requests; `max` is the longest it may take."""
+    """The warmup ends after `completed` requests and takes at most `max`."""
 
     completed: PositiveInt = 100
     max: PositiveSeconds = 120.0
 
 
 class Work(ScenarioTable):
-    """A trial counted in completed requests; `max` is the longest it may take."""
+    """A trial counted in completed requests, of at most `max`."""
 
     completed: PositiveInt
     max: PositiveSeconds = TRIAL_MAX_S
 
 
 class Quiesce(ScenarioTable):
-    """Stop the load every so often, wait until the target is idle (at most `max`), audit, go on."""
+    """Pauses of the load: every `every` the harness waits at most `max` until the target is idle, and audits it."""
 
     every: PositiveSeconds
     max: PositiveSeconds = 60.0
 
 
 def time_or_table(value: Any) -> str:
-    """Which of the two forms a value has, so that only that form's problems are reported."""
+    """The form that a value has, so that pydantic reports only that form's problems."""
     return "<work>" if isinstance(value, dict | ScenarioTable) else "<time>"
 
 
@@ -41,17 +41,17 @@ TimeOrWork = Annotated[
 
 
 class Phases(ScenarioTable):
-    """How long each part lasts. Load runs from the start of warmup to the end of recovery."""
+    """The length of each phase. Load runs from the start of warmup to the end of recovery."""
 
     warmup: Warmup = Warmup()
-    """Until the caches are warm, counted in completed requests."""
+    """Load before the measurement, until caches are warm."""
     baseline: Seconds = 15.0
     """The undisturbed service that recovery is measured against."""
     trial: TimeOrWork
-    """The part with faults: a time, or { completed, max }."""
+    """The phase with faults: a time, or { completed, max }."""
     quiesce: Quiesce | None = None
     """Pauses for exact audits inside the trial."""
     recovery: Seconds = 30.0
     """Undisturbed service after the last fault."""
     drain_max: PositiveSeconds = 30.0
-    """Longest wait for the last replies."""
+    """The longest wait for the last replies."""

@@ -1,11 +1,11 @@
-"""Where each key and value of a TOML document stands, since `tomllib` does not say.
+"""Finds the position of each key and value in a TOML document, which `tomllib` does not report.
 
     [[fault]]                      ("fault", 0)          at `fault`
     do = "kv.take: oom"            ("fault", 0, "do")    key `do`, value `"kv.take: oom"`
     when = { at = "5s" }           ("fault", 0, "when"), ("fault", 0, "when", "at")
 
-The scanner only runs on text that `tomllib` has accepted, so it looks for ends and never for errors. Tests compare it
-with `tomllib` on generated documents: the same paths, and each value's text reads as the same value.
+The scanner only runs on text that `tomllib` has accepted, so it does not check for errors. Tests compare it with
+`tomllib` on generated documents: both give the same paths, and each value's text parses to the same value.
 """
 
 import re
@@ -26,7 +26,7 @@ _SCALAR: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 @dataclass(frozen=True, slots=True)
 class TextRange:
-    """Half-open range of characters in the text."""
+    """A half-open range of characters in the text."""
 
     start: int
     end: int
@@ -34,14 +34,14 @@ class TextRange:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a path was given: its key, and its value (for a table with a header, the header's key again)."""
+    """The text ranges of a path's key and value. For a table with a header both are the header's key."""
 
     key: TextRange
     value: TextRange
 
 
 def locate(text: str) -> dict[Path, Location]:
-    """Every path of a valid TOML document (line ends are "\\n") with its place."""
+    """The location of every path in a valid TOML document with "\\n" line ends."""
     scanner = _Scanner(text)
     scanner.document()
     return scanner.locations
@@ -52,7 +52,8 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.locations: dict[Path, Location] = {}
-        self.lengths: dict[Path, int] = {}  # of arrays of tables, so that [a.b] after [[a]] goes to the last a
+        self.lengths: dict[Path, int] = {}
+        """Lengths of arrays of tables, so that [a.b] after [[a]] belongs to the last a."""
 
     def document(self) -> None:
         table: Path = ()
@@ -96,7 +97,7 @@ class _Scanner:
         self.locations[path] = Location(span, TextRange(start, self.at))
 
     def _key(self) -> list[tuple[str, TextRange]]:
-        """The parts of a dotted key; stands on "=" or "]" afterwards."""
+        """Read the parts of a dotted key, up to "=" or "]"."""
         parts: list[tuple[str, TextRange]] = []
         while True:
             self._skip(_SPACE)

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario file, all of it at once, each with its place, its rule and its remedy."""
+"""Problems of a scenario file. All are reported at once, each with place, rule and remedy."""
 
 import re
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend. `line` and `col` count from 1; 0 when it is not about a place in the file."""
+    """A problem. `line` and `col` count from 1 and are 0 when the problem has no place in the file."""
 
     path: str
     line: int
     col: int
     key: str
-    """Such as fault[2].when.at."""
+    """The path as text, such as fault[2].when.at."""
     given: str
-    """As written; "" when something is missing."""
+    """The value as written; "" when a key is missing."""
     rule: str
     remedy: str
     source: str = field(default="", compare=False)
-    """The line of the file."""
+    """The text of the line."""
     width: int = field(default=1, compare=False)
-    """Characters to underline."""
+    """The number of characters to underline."""
 
     @property
     def place(self) -> str:
@@ -39,7 +39,7 @@ class Problem:
         return f"{self.place} {self.key}{given}: {self.rule}" + (f"; {self.remedy}" if self.remedy else "")
 
     def render(self) -> str:
-        """Headline, the line of the file, and the caret with the remedy."""
+        """Format as headline, line of the file, and caret with the remedy."""
         headline = f"{self.place}  {self.key}: {self.rule}" if self.key else f"{self.place}  {self.rule}"
         if not self.source:
             return headline + (f"\n      {self.remedy}" if self.remedy else "")
@@ -51,14 +51,14 @@ class Problem:
         )
 
     def summary_line(self) -> str:
-        """The same in one line."""
+        """Format in one line of at most WIDTH_MAX characters."""
         given = f" {self.given}" if self.given else ""
         line = f"  {self.line}:{self.col} {self.key}{given} ({self.remedy or self.rule})"
         return line if len(line) <= WIDTH_MAX else line[: WIDTH_MAX - 1] + "…"
 
 
 class ScenarioProblems(Exception):
-    """The scenario can't be used; `problems` holds every one found, in the order of the file."""
+    """The scenario can't be used. `problems` holds all problems in the order of the file."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         assert problems, "no problem, no exception"
@@ -66,7 +66,8 @@ class ScenarioProblems(Exception):
         super().__init__(self.render())
 
     def render(self) -> str:
-        """For a terminal: the first few in full, the rest in one line each. No control characters."""
+        """Format for a terminal: the first problems in full, the others in one line each, without control
+        characters."""
         full, rest = self.problems[:FULL_MAX], self.problems[FULL_MAX:]
         blocks = [problem.render() for problem in full]
         if rest:
@@ -77,14 +78,14 @@ class ScenarioProblems(Exception):
 
 @dataclass(frozen=True)
 class ScenarioText:
-    """The text of a scenario file with the place of everything in it."""
+    """The text of a scenario file with the location of every path in it."""
 
     path: str
     text: str
     locations: dict[Path, Location] = field(default_factory=dict, repr=False)
 
     def problem(self, at: Path, rule: str, remedy: str = "", *, on_key: bool = False) -> Problem:
-        """A problem with the value at this path, or with its key; the nearest table when it is not in the file."""
+        """A problem of the value or key at a path. A path that is not in the file is shown at the nearest table."""
         known = at
         while known and known not in self.locations:
             known = known[:-1]
@@ -100,12 +101,12 @@ class ScenarioText:
         return Problem(self.path, line, col, "", "", rule, remedy, lines[line - 1] if line <= len(lines) else "")
 
     def line_col(self, at: Path) -> tuple[int, int]:
-        """Line and column of the value at this path (of the nearest table when it is a default)."""
+        """The line and column of the value at a path, or of the nearest table when the value is a default."""
         problem = self.problem(at, "")
         return problem.line, problem.col
 
     def shown(self, span: TextRange) -> str:
-        """The text of a span on one short line."""
+        """The text of a range, on one short line."""
         text = printable(self.text[span.start : span.end].split("\n")[0])
         return text if len(text) <= 60 and "\n" not in self.text[span.start : span.end] else text[:57] + "..."
 
@@ -119,7 +120,7 @@ class ScenarioText:
 
 
 def show_path(path: Path) -> str:
-    """("fault", 2, "when", "at") as fault[2].when.at."""
+    """Format a path: ("fault", 2, "when", "at") is fault[2].when.at."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -127,12 +128,12 @@ def show_path(path: Path) -> str:
 
 
 def printable(text: str) -> str:
-    """No character that could move the cursor or turn the line round."""
+    """The text without characters that move the cursor or change the text direction."""
     return _CONTROL.sub("\N{MIDDLE DOT}", text.replace("\t", " "))
 
 
 def _window(line: str, start: int, width: int, columns: int) -> tuple[str, int, int]:
-    """A long line cut round what is underlined: the text, and where the underline begins and how long it is."""
+    """Cut a long line around the underlined range: (text, start of the underline, its width)."""
     if len(line) <= columns:
         return line, start, min(width, max(1, len(line) - start))
     width = min(width, columns // 2)

@@ -1,7 +1,7 @@
-"""Rates that change: how many arrivals a load expects by a time, and the inverse of that.
+"""Rate profiles: the expected number of arrivals by a time, and its inverse.
 
-Open-loop arrivals are Poisson arrivals of rate 1 on a warped clock: if `E_n` is the nth of them, the nth request comes
-at `time_of(E_n)`. So the profile never touches the draws, and the nth draw never depends on the profile.
+Open-loop arrivals are Poisson arrivals of rate 1 on a transformed clock: if `E_n` is the nth of them, the nth request
+comes at `time_of(E_n)`. The random draws are therefore independent of the profile.
 
     ramp    low ___/--- high     `period` long, then stays high
     burst   low ____|''| high    the last fifth of each period is high
@@ -16,13 +16,13 @@ BURST_SHARE: Final = 0.2
 
 
 class Profile(Protocol):
-    """Times in seconds from the start of the load; rates per second."""
+    """A rate profile. Times are seconds from the start of the load, rates are per second."""
 
     def expected_by(self, t_s: float) -> float:
-        """Arrivals expected in [0, t)."""
+        """The expected number of arrivals in [0, t_s)."""
 
     def time_of(self, expected: float) -> float:
-        """The time at which `expected_by` reaches this number."""
+        """The time (s) at which `expected_by` reaches `expected`."""
 
     @property
     def rate_max(self) -> float:
@@ -63,7 +63,7 @@ class Ramp:
             return 0.0
         slope = (self.high - self.low) / self.period_s
         if self.low == 0:
-            return math.sqrt(2 * expected / slope)  # the form below divides 0 by 0 for the smallest counts
+            return math.sqrt(2 * expected / slope)  # the formula below divides 0 by 0 for the smallest counts
         # The root of slope/2 t^2 + low t = expected, written so that a small slope loses no digits.
         return 2 * expected / (self.low + math.sqrt(self.low**2 + 2 * slope * expected))
 
@@ -117,7 +117,7 @@ class Daily:
         cycles, within = divmod(expected, (self.low + self.high) / 2 * self.period_s)
         early, late = 0.0, self.period_s
         t_s = self.period_s * within / ((self.low + self.high) / 2 * self.period_s)
-        for _ in range(60):  # Newton, kept inside a shrinking bracket: at a low of 0 the slope vanishes
+        for _ in range(60):  # Newton's method inside a shrinking bracket, because the slope is 0 at a low rate of 0
             over = self.expected_by(t_s) - within
             early, late = (early, t_s) if over > 0 else (t_s, late)
             slope = self._rate_at(t_s)
@@ -139,7 +139,7 @@ class Daily:
 
 
 def profile_of(arrivals: str, rate: float | tuple[float, float], period_s: float | None) -> Profile:
-    """The profile of a load's `arrivals`; the reader has made sure that rate and period fit it."""
+    """The profile of a load. The reader has checked that rate and period fit `arrivals`."""
     if isinstance(rate, float):
         assert arrivals in ("constant", "poisson"), f"{arrivals} has a range of rates"
         return Flat(rate)

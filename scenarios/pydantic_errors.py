@@ -1,4 +1,4 @@
-"""From pydantic's errors to ours: the path in the file, the rule in our words, the remedy."""
+"""Translates pydantic's errors into broken rules with path, rule and remedy."""
 
 import difflib
 import re
@@ -44,8 +44,11 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """One broken rule. It is moot where one of `about` is itself broken. `on_key`: the key is wrong, not its value.
-    `instead` is the key that was probably meant."""
+    """A broken rule at a path of the file.
+
+    It is dropped when one of the paths in `about` is broken too. `on_key` means that the key is wrong and not its
+    value. `instead` is the path of the key that was probably meant.
+    """
 
     path: Path
     rule: str
@@ -56,7 +59,7 @@ class BrokenRule:
 
 
 def broken_rules(error: ValidationError, raw: object, keys: Mapping[int, tuple[str, ...]]) -> list[BrokenRule]:
-    """Every error as a finding; `keys` holds the keys of each raw table by its id (see `words.KEYS`)."""
+    """All errors as broken rules. `keys` holds the known keys of each raw table by its id (see `types.KEYS`)."""
     found = [_finding(one, raw, keys) for one in error.errors(include_url=False)]
     slips = {each.instead for each in found if each is not None and each.instead}
     return [each for each in found if each is not None and (each.instead or each.path not in slips)]
@@ -67,9 +70,9 @@ def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Br
     path = _path(error["loc"], raw, kind)
     match kind:
         case "default_factory_not_called":
-            return None  # follows from another error of the same table
+            return None  # a consequence of another error of the same table
         case "too_short" if _at(raw, path):
-            return None  # only sound elements were counted; the others have errors of their own
+            return None  # only valid elements were counted; the others have their own errors
         case "missing":
             example = _EXAMPLES.get(str(path[-1]), "")
             return BrokenRule(path, "this key is required", f"add {example}" if example else "", on_key=True)
@@ -94,7 +97,7 @@ def _finding(error: Any, raw: object, keys: Mapping[int, tuple[str, ...]]) -> Br
 
 
 def _path(loc: tuple[str | int, ...], raw: object, kind: str) -> Path:
-    """The location without pydantic's own tags: only steps that exist in the file, and a missing last key."""
+    """The location without pydantic's tags: the steps that exist in the file, and a missing last key."""
     path: list[str | int] = []
     here = raw
     for index, step in enumerate(loc):

@@ -1,4 +1,4 @@
-"""From a TOML file to a `Scenario`, or to every problem in it at once."""
+"""Reads a scenario from a TOML file, or reports all of its problems at once."""
 
 import copy
 import os
@@ -20,22 +20,22 @@ from scenarios.schema import Scenario
 from scenarios.traces import TraceFolders
 from scenarios.types import KEYS
 
-SIZE_MAX: Final = 1_000_000  # a scenario is a page of words; more is another file given by mistake
+SIZE_MAX: Final = 1_000_000  # bytes; a scenario is one page, so a larger file was given by mistake
 
 
 @dataclass(frozen=True)
 class Document:
-    """A scenario and its text: `source.problem(path, ...)` points at what a later part can't serve."""
+    """A scenario and its text. `source.problem(path, ...)` points at a key that a later stage refuses."""
 
     scenario: Scenario
     source: ScenarioText
 
 
 def read(path: str | FilePath, known: KnownNames | None = None, environ: Mapping[str, str] | None = None) -> Scenario:
-    """The scenario of a file. `trace.file` comes out as the path that was found.
+    """Read the scenario of a file. `trace.file` becomes the path that was found. Raises ScenarioProblems.
 
-    `known`: the fault points and marks that exist; without it their names are not checked. `environ`: where
-    SEATRIAL_DATA is looked up (none: the process's own). Raises `ScenarioProblems`, also when there is no such file.
+    `known` holds the existing fault points and marks; without it their names are not checked. `environ` replaces the
+    process's environment, in which SEATRIAL_DATA is looked up.
     """
     return read_document(path, known, environ).scenario
 
@@ -43,7 +43,7 @@ def read(path: str | FilePath, known: KnownNames | None = None, environ: Mapping
 def read_document(
     path: str | FilePath, known: KnownNames | None = None, environ: Mapping[str, str] | None = None
 ) -> Document:
-    """`read`, keeping the text so that later refusals can point into it."""
+    """Read a file like `read`, and keep the text so that later problems can point into it."""
     text = _text_of(FilePath(path))
     folders = TraceFolders.of(FilePath(path), os.environ if environ is None else environ)
     return read_text(text, str(path), known, folders)
@@ -52,7 +52,7 @@ def read_document(
 def read_text(
     text: str, path: str = "<scenario>", known: KnownNames | None = None, folders: TraceFolders | None = None
 ) -> Document:
-    """`read_document` for text in memory; without `folders` trace files are not looked for."""
+    """Read a scenario from text. Without `folders` trace files are not looked up."""
     text = text.replace("\r\n", "\n")
     raw = _parse(text, path)
     source = ScenarioText(path, text, locate(text))
@@ -116,7 +116,7 @@ def _parse(text: str, path: str) -> dict[str, Any]:
 
 
 def _syntax_remedy(line: str, col: int) -> str:
-    """What most often stands behind an error at this place."""
+    """A remedy for the most frequent cause of a syntax error at this place."""
     before, here = line[: col - 1], line[col - 1 : col]
     in_table = before.count("{") > before.count("}")
     if in_table and here in ("", "#"):
@@ -146,9 +146,9 @@ _FILLERS: Final[dict[str, Any]] = {
 
 
 def _best_effort(raw: dict[str, Any], found: list[BrokenRule]) -> Scenario | None:
-    """The scenario with its broken values left out, so that rules between keys can report in the same pass.
+    """The scenario without its broken values, so that rules between keys are reported in the same pass.
 
-    Rules that would judge a value we made up are moot: their path lies in a broken one.
+    Rules about a filled-in value are dropped later, because their path lies in a broken one.
     """
     repaired = copy.deepcopy(raw)
     for _ in range(4):
@@ -163,7 +163,7 @@ def _best_effort(raw: dict[str, Any], found: list[BrokenRule]) -> Scenario | Non
 
 
 def _repair(repaired: dict[str, Any], path: Path) -> None:
-    """Drop the value at this path; put a filler where the key was missing. Lists keep their length."""
+    """Remove the value at a path, or fill in a missing key. Lists keep their length."""
     if not path:
         return
     table: Any = repaired
@@ -171,10 +171,10 @@ def _repair(repaired: dict[str, Any], path: Path) -> None:
         try:
             table = table[step]
         except (KeyError, IndexError, TypeError):
-            return  # gone with something above it
+            return  # removed together with a table above it
     last = path[-1]
     if isinstance(table, list):
-        # an element can't be left out without moving the others, so the whole list goes, unless tables stand in it
+        # removing an element would move the others, so the whole list is removed unless it holds tables
         if isinstance(last, int) and path[0] in ("load", "fault", "check") and len(path) == 2:
             table[last] = {"id": f"filler{last}"}
         else:
@@ -199,7 +199,7 @@ def _deduplicated(found: list[BrokenRule]) -> Iterator[BrokenRule]:
 
 
 def _with_traces(scenario: Scenario, files: Mapping[int, str]) -> Scenario:
-    """Each trace under the path where it was found."""
+    """The scenario with each trace file replaced by the path where it was found."""
     loads = tuple(
         load.model_copy(update={"trace": load.trace.model_copy(update={"file": files[index]})})
         if load.trace is not None and index in files

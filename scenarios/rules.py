@@ -1,4 +1,4 @@
-"""Rules between keys: what a single value can't know. `broken_rules` yields each break with its path."""
+"""Rules between keys of a scenario. `broken_rules` yields each broken rule with its path."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,10 @@ from scenarios.traces import TraceFolders, TraceProblem, sniff
 
 @dataclass(frozen=True)
 class KnownNames:
-    """Names that only the runtime knows: its fault points with their actions, and the marks it counts.
-    `marks` = None: not checked, as for a runtime that isn't ours."""
+    """Names that only the runtime knows: fault points with their actions, and marks.
+
+    `marks` is None when they are not checked, as for a foreign runtime.
+    """
 
     points: Mapping[str, Collection[str]] = field(default_factory=dict)
     marks: Collection[str] | None = None
@@ -26,7 +28,7 @@ class KnownNames:
 def broken_rules(
     scenario: Scenario, known: KnownNames | None, folders: TraceFolders | None, trace_files: dict[int, str]
 ) -> Iterator[BrokenRule]:
-    """Every broken rule; `trace_files` is filled with the path of each load's trace."""
+    """All broken rules. `trace_files` is filled with the path of the trace of each load, by its index."""
     yield from _unique(scenario)
     yield from _references(scenario)
     yield from rules_target.broken_rules(scenario)
@@ -60,7 +62,7 @@ def _unique(scenario: Scenario) -> Iterator[BrokenRule]:
 
 
 def _references(scenario: Scenario) -> Iterator[BrokenRule]:
-    """Every name of a load or group must be one."""
+    """References to a load or group must name an existing one."""
     loads = [load.id for load in scenario.load]
     load_paths: tuple[Path, ...] = tuple(("load", index, "id") for index in range(len(loads)))
     groups = [group.name for group in scenario.target.groups]
@@ -83,7 +85,7 @@ def _references(scenario: Scenario) -> Iterator[BrokenRule]:
         if name and name not in loads:
             yield _missing(path, "load", name, loads, load_paths)
     if groups or scenario.target.kind == "builtin":
-        allowed = groups or ["default"]  # the built-in runtime puts everything there when it has no groups
+        allowed = groups or ["default"]  # the group of all requests in the built-in runtime without groups
         for path, name in used_groups:
             if name and name not in allowed:
                 yield _missing(path, "target.groups name", name, allowed, group_paths)

@@ -1,4 +1,4 @@
-"""Which keys go with which arrivals, and what makes a stream a probe."""
+"""Rules between the keys of a load: the keys of each kind of arrivals, and the conditions of a probe."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +8,7 @@ from scenarios.load import Load
 from scenarios.positions import Path
 from scenarios.pydantic_errors import BrokenRule
 
-# For each kind of arrivals the keys it needs and those it may have; what stands in neither is refused.
+# For each kind of arrivals: the keys that it needs, and the keys that it may have. Other keys are refused.
 _KEYS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "constant": (("rate",), ()),
     "poisson": (("rate",), ()),
@@ -89,7 +89,7 @@ def _tokens(load: Load, path: Path) -> Iterator[BrokenRule]:
 
 
 def _probe(load: Load, path: Path) -> Iterator[BrokenRule]:
-    """A probe's latency is compared over hours, so nothing in it may change but the target."""
+    """The requests of a probe must be alike, because their latency is compared over hours."""
     if load.arrivals != "constant":
         yield BrokenRule((*path, "arrivals"), "a probe stream has a constant rate", 'write arrivals = "constant"')
     for key in ("prompt_tokens", "output_tokens"):

@@ -1,4 +1,4 @@
-"""What each kind of target needs, and what it takes to load one that is not on this machine."""
+"""Rules between the keys of a target, and the limits that a target on another machine requires."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ def broken_rules(scenario: Scenario) -> Iterator[BrokenRule]:
 
 
 def is_remote(target: Target) -> bool:
-    """Whether any address of the target lies outside this machine."""
+    """True when an address of the target lies outside this machine."""
     urls = [url for url in (target.url, target.metrics) if url is not None]
     hosts = [parts.hostname for url in urls if (parts := _split(url)) is not None and parts.hostname]
     return any(not is_loopback(host) for host in hosts)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own; names but localhost are not looked up."""
+    """True when a host is this machine: localhost or a loopback address. Other names are not resolved."""
     if host.lower() == "localhost":
         return True
     try:
@@ -66,7 +66,7 @@ def _kind(target: Target) -> Iterator[BrokenRule]:
                 rule = f'kind = "builtin" sets its own {key}'
                 yield BrokenRule(("target", key), rule, f"leave {key} out", about=about)
     if target.kind == "command" and target.pid is not None:
-        yield BrokenRule(("target", "pid"), "we know the pid of what we start", "leave pid out", about=about)
+        yield BrokenRule(("target", "pid"), "the pid of a command is known", "leave pid out", about=about)
 
 
 def _needs(key: str, rule: str, remedy: str) -> BrokenRule:

@@ -1,7 +1,7 @@
-"""The scenario file, schema 1: one frozen record for everything a trial needs to know.
+"""The scenario file, schema version 1, as frozen pydantic models.
 
-`scenarios.read.read` makes one from TOML and reports all problems at once. Rules that look at more than one key are
-in `scenarios.rules`; the models here check single values.
+`scenarios.read.read` makes a Scenario from TOML and reports all problems at once. The models check single values; rules
+between keys are in `scenarios.rules`.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -39,33 +39,33 @@ def _abort(text: str) -> str:
 
 
 class Canary(ScenarioTable):
-    """A fixed request whose answer is known: wrong tokens show corruption."""
+    """Fixed requests whose answers are known: different tokens show corruption."""
 
     every: PositiveSeconds = 5.0
     reference: Literal["auto", "exact", "self"] = "auto"
-    """`exact` where we have the weights, `self`: agreement with its own baseline; `auto` picks."""
+    """`exact` needs the model's weights, `self` compares with the target's baseline, `auto` chooses."""
     compared_min: Share = 0.9
-    """Share of canaries that must have been compared."""
+    """The share of canaries that must have been compared."""
 
 
 class Check(ScenarioTable):
-    """One thing that must hold."""
+    """A condition that must hold."""
 
     that: Annotated[str, AfterValidator(_that), Field(json_schema_extra={"examples": ["ttft.p99 < 800ms"]})]
     """"metric[.stat] op value"."""
     load: NonEmptyStr | None = None
-    """Only this load's requests."""
+    """Restricts the check to the requests of this load."""
     group: NonEmptyStr | None = None
-    """Only this group's requests."""
+    """Restricts the check to the requests of this group."""
     where: NonEmptyStr = "outside"
-    """`outside` fault windows, `all`, or the id of a fault: inside its windows."""
+    """`outside` fault windows, `all` of the time, or the id of a fault for its windows."""
     level: Literal["required", "observe"] = "required"
     """`observe` is shown and never decides."""
 
     @model_validator(mode="before")
     @classmethod
     def _drop_parsed(cls, raw: Any, info: ValidationInfo) -> Any:
-        """A plan carries `parsed` for its readers; it follows from `that`."""
+        """Ignore `parsed` of a plan, which follows from `that`."""
         if info.context and info.context.get(PLAIN) and isinstance(raw, dict):
             return {key: value for key, value in raw.items() if key != "parsed"}
         return raw
@@ -73,12 +73,12 @@ class Check(ScenarioTable):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def parsed(self) -> Condition:
-        """`that` in parts, with the value in the metric's own unit."""
+        """The condition of `that`, with the value in the metric's own unit."""
         return expr.parse_condition(self.that)
 
 
 class Limits(ScenarioTable):
-    """What the run may spend. All of them are required when the target is not on this machine."""
+    """Limits of the run. All are required when the target is not on this machine."""
 
     requests: PositiveInt | None = None
     tokens: PositiveInt | None = None
@@ -89,18 +89,18 @@ class Limits(ScenarioTable):
 
 
 class Scenario(ScenarioTable):
-    """One trial. `name` and `means` head every report: `means` is what a FAIL would mean."""
+    """One trial. `name` and `means` are the heading of every report."""
 
     schema_: Literal[1] = Field(alias="schema")
     """Version of this format."""
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
-    """Names the run directory and the nightly series."""
+    """The name of the run directory and of the nightly series."""
     means: NonEmptyStr
-    """What a FAIL of this scenario would mean, in one sentence."""
+    """The meaning of a FAIL of this scenario, in one sentence."""
     seed: NonNegativeInt = 0
-    """Every draw of the run follows from it."""
+    """The seed of all random draws of the run."""
     drive: Literal["live", "virtual"] = "live"
-    """`virtual`: the same engine over a simulated device and clock."""
+    """`virtual` runs the engine over a simulated device and clock."""
     target: Target = Target()
     phases: Phases
     load: Annotated[TupleOf[Load], Field(min_length=1)]
@@ -109,11 +109,11 @@ class Scenario(ScenarioTable):
     check: TupleOf[Check] = ()
     limits: Limits = Limits()
     abort: TupleOf[Annotated[str, AfterValidator(_abort)]] = ()
-    """"metric op value for duration": ends the run early."""
+    """Conditions "metric op value for duration" that end the run early."""
 
     @classmethod
     def from_plain(cls, dumped: object) -> Self:
-        """The scenario that `model_dump(mode="json")` wrote, for those who read `plan.json`."""
+        """The scenario from its `model_dump(mode="json")`, as in plan.json."""
         return cls.model_validate(dumped, context={PLAIN: True})
 
     @property
@@ -121,5 +121,5 @@ class Scenario(ScenarioTable):
         return tuple(expr.parse_abort(text) for text in self.abort)
 
     def load_named(self, load_id: str) -> Load:
-        """KeyError when there is none of this id."""
+        """The load with this id. Raises KeyError."""
         return {load.id: load for load in self.load}[load_id]

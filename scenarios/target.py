@@ -1,4 +1,4 @@
-"""`[target]`: which runtime is on trial, and how to reach it."""
+"""`[target]`: the runtime on trial and its address."""
 
 from typing import Annotated, Literal
 
@@ -18,43 +18,43 @@ Knob = Annotated[str | int | float | bool, PlainValidator(_knob)]
 
 
 class Group(ScenarioTable):
-    """One tenant. Shares are of the KV blocks."""
+    """A tenant. Shares are shares of the KV blocks."""
 
     name: NonEmptyStr
     guarantee: Share = 0.0
-    """Share that no other group can take."""
+    """The share that no other group can take."""
     hard: Share | None = None
-    """Share it never exceeds."""
+    """The share that the group never exceeds."""
     soft: Share | None = None
-    """Share above which its blocks are borrowed, and go first."""
+    """The share above which its blocks are borrowed and are reclaimed first."""
     priority: int = 0
-    """Only a strictly higher priority may preempt."""
+    """Only a strictly higher priority preempts."""
     key_env: NonEmptyStr | None = None
-    """Name of the environment variable that holds this group's key."""
+    """The name of the environment variable that holds this group's key."""
 
 
 class Target(ScenarioTable):
-    """Nothing set: the built-in runtime with its embedded model."""
+    """The runtime on trial. The default is the built-in runtime with its embedded model."""
 
     kind: Literal["builtin", "command", "url"] = "builtin"
-    """`builtin`: our runtime; `command`: we start it and own its process; `url`: it runs already."""
+    """`builtin` is our runtime, `command` is started and stopped by the harness, `url` runs already."""
     command: TupleOf[NonEmptyStr] = ()
-    """Program and arguments, never through a shell."""
+    """The program and its arguments, run without a shell."""
     url: NonEmptyStr | None = None
-    """Where it serves, such as "http://127.0.0.1:8000"."""
+    """The base URL, such as "http://127.0.0.1:8000"."""
     model: NonEmptyStr | None = None
-    """Model name of the requests; for `builtin` a Hugging Face directory."""
+    """The model name of the requests; for `builtin` a Hugging Face directory."""
     key_env: NonEmptyStr | None = None
-    """Name of the environment variable that holds the key; never the key itself."""
+    """The name of the environment variable that holds the key; never the key itself."""
     metrics: NonEmptyStr | None = None
-    """URL of its Prometheus metrics."""
+    """The URL of the Prometheus metrics."""
     metrics_preset: Literal["vllm", "sglang"] = "vllm"
-    """Whose metric names it uses."""
+    """The server whose metric names are used."""
     pid: PositiveInt | None = None
-    """Process to watch when we did not start it."""
+    """The process to watch when the harness did not start it."""
     knobs: dict[str, Knob] = Field(default_factory=dict)
-    """Settings handed to the target as they are, such as kv_blocks = 512."""
+    """Settings of the runtime, passed on unchanged, such as kv_blocks = 512."""
     groups: TupleOf[Group] = ()
-    """Tenants; none: everything is one group."""
+    """Tenants. Without any, all requests are one group."""
     ready_max: PositiveSeconds = 120.0
-    """Longest time from start to ready."""
+    """The longest time from start to ready."""

@@ -1,7 +1,7 @@
-"""Recorded traces: Azure LLM inference CSV and Mooncake JSONL, read row by row and replayed with scaling.
+"""Recorded traces (Azure LLM inference CSV, Mooncake JSONL) are read row by row and replayed with scaling.
 
-What a trace is worth lies in its shape, so several rows on one stamp, bursts and gaps stay as they are: rows are never
-merged, spread or sorted. Only what the scenario names changes them, and `describe` says by how much.
+Rows are never merged, spread or sorted, so several rows at one time, bursts and gaps stay as they are. Only keys of the
+scenario change rows, and `describe` reports by how much.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from scenarios.distributions import Uniform
 from scenarios.load import Load, Trace
 
 AZURE_HEADER: Final = "TIMESTAMP,ContextTokens,GeneratedTokens"
-HASH_BLOCK_TOKENS: Final = 512  # of the Mooncake release: one hash id stands for so many prompt tokens
+HASH_BLOCK_TOKENS: Final = 512  # prompt tokens of one hash id in the Mooncake release
 NS_PER_S: Final = 1_000_000_000
 
 
 class TraceProblem(ValueError):
-    """A trace that can't be read; the text names file and line."""
+    """A trace can't be read. The text names file and line."""
 
 
-class TraceRow(NamedTuple):  # made a million times a run: a third of a frozen dataclass's cost
-    """One recorded request; `t_s` counts from the first row. `hash_ids` name the prompt's blocks of 512 tokens."""
+class TraceRow(NamedTuple):  # made a million times a run, at a third of the cost of a frozen dataclass
+    """A recorded request. `t_s` counts from the first row; `hash_ids` name the prompt's blocks of 512 tokens."""
 
     t_s: float
     prompt_tokens: int
@@ -36,19 +36,19 @@ class TraceRow(NamedTuple):  # made a million times a run: a third of a frozen d
 
 
 class ReplayRow(NamedTuple):
-    """A row after scaling; `lap` counts how often the trace has started again."""
+    """A row after scaling. `lap` counts the restarts of the trace."""
 
     t_s: float
     prompt_tokens: int
     output_tokens: int
     hash_ids: tuple[int, ...]
     block_tokens: int
-    """Tokens that one hash id stands for after scaling."""
+    """The tokens of one hash id after scaling."""
     lap: int
 
 
 def replay(load: Load) -> Iterator[ReplayRow]:
-    """The rows of a load's trace, scaled, clamped and looped; lazily, for as long as it is asked."""
+    """The rows of a load's trace, scaled, clamped and looped. They are read lazily."""
     trace = load.trace
     assert trace is not None, f"load {load.id} has no trace"
     block_tokens = max(1, round(HASH_BLOCK_TOKENS * trace.token_scale))
@@ -63,12 +63,12 @@ def replay(load: Load) -> Iterator[ReplayRow]:
             yield ReplayRow(t_s, prompt, output, row.hash_ids, block_tokens, lap)
         if not trace.loop:
             return
-        # One mean gap between laps: no double stamp at the seam, and the mean rate stays.
+        # One mean gap between laps keeps the mean rate and avoids two rows at one time.
         start_s, lap = t_s + max((t_s - start_s) / max(1, rows - 1), 0.001), lap + 1
 
 
 def by_second(load: Load, until_s: int) -> list[int]:
-    """How many rows of a load's trace come in second 0, 1, 2, ... up to `until_s`, after scaling."""
+    """The number of rows of a load's trace in each second up to `until_s`, after scaling."""
     counts = [0] * until_s
     for row in replay(load):
         if row.t_s >= until_s:
@@ -78,7 +78,7 @@ def by_second(load: Load, until_s: int) -> list[int]:
 
 
 def read_trace(path: Path) -> Iterator[TraceRow]:
-    """The rows of a file as recorded. `TraceProblem` when a row can't be read or goes back in time."""
+    """The rows of a file as recorded. Raises TraceProblem when a row can't be read or goes back in time."""
     first_ns: int | None = None
     last_ns = 0
     for number, (stamp_ns, prompt, output, hash_ids) in _rows(path):
@@ -93,15 +93,15 @@ def read_trace(path: Path) -> Iterator[TraceRow]:
 
 
 def sniff(path: Path) -> None:
-    """Read the first rows; `TraceProblem` when this is no trace we know."""
+    """Read the first rows. Raises TraceProblem when the format is unknown."""
     for _ in islice(read_trace(path), 3):
         pass
 
 
 def describe(load: Load) -> dict[str, object]:
-    """What the replay does to the file, for the run's record: digest, scaling, clamps, and how many rows each touched.
+    """Describe how the replay changes the file, for the run's record: digest, scaling, clamps, and affected rows.
 
-    Reads the whole file once. Times in seconds after scaling.
+    It reads the whole file once. Times are seconds after scaling.
     """
     trace = load.trace
     assert trace is not None, f"load {load.id} has no trace"
@@ -138,7 +138,7 @@ def describe(load: Load) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class TraceFolders:
-    """Where traces are looked for, in this order: beside the scenario, the current directory, SEATRIAL_DATA."""
+    """The folders in which traces are looked up, in order: the scenario's, the current one, SEATRIAL_DATA."""
 
     folders: Sequence[Path]
 
@@ -148,7 +148,7 @@ class TraceFolders:
         return cls((scenario.resolve().parent, Path.cwd(), *named))
 
     def candidates(self, file: str) -> list[Path]:
-        """Every path looked at, each once."""
+        """All paths that are tried, each once."""
         return list(dict.fromkeys(folder / Path(file).expanduser() for folder in self.folders))
 
     def find(self, file: str) -> Path | None:
@@ -189,7 +189,7 @@ def _azure(line: str) -> tuple[int, int, int, tuple[int, ...]]:
     stamp = _STAMP.match(cells[0])
     if stamp is None:
         raise ValueError(f'"{cells[0]}" is no stamp such as 2023-11-16 18:17:03.9799600')
-    # datetime keeps 6 digits and the trace has 7, so the fraction is read apart
+    # datetime keeps 6 digits and the trace has 7, so the fraction is parsed separately
     whole_s = int(datetime.fromisoformat(stamp[1]).replace(tzinfo=UTC).timestamp())
     return whole_s * NS_PER_S + int((stamp[2] or "0").ljust(9, "0")), _whole(cells[1]), _whole(cells[2]), ()
 

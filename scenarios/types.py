@@ -1,7 +1,7 @@
-"""The words that tables of a scenario are made of: scalar types with a unit, and the base of every table.
+"""Types of scenario keys: scalar types with a unit, and the base class of all tables.
 
-A table is frozen and refuses unknown keys. Attribute, TOML key and JSON key are one word (`for` is `for_` in Python):
-what TOML writes as "40m" is `2400.0` in Python and in `plan.json`. Times are seconds, sizes bytes, rates per second.
+A table is frozen and refuses unknown keys. Attribute, TOML key and JSON key have one name (`for` is `for_` in Python).
+TOML's "40m" is 2400.0 in Python and in plan.json. Times are seconds, sizes are bytes, rates are per second.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from pydantic.types import Strict
 from scenarios import distributions, units
 from scenarios.units import InvalidValue
 
-PLAIN: Final = "plain"  # context key: values come from plan.json, already normalised
-KEYS: Final = "keys"  # context key: a dict the tables fill with {id of the raw table: its keys}
+PLAIN: Final = "plain"  # context key: values come from plan.json and are numbers already
+KEYS: Final = "keys"  # context key: a dict that tables fill with {id of the raw table: its known keys}
 
 T = TypeVar("T")
 
 
 class ScenarioTable(BaseModel):
-    """Base of every table."""
+    """The base class of all tables."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -44,7 +44,7 @@ class ScenarioTable(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _record_keys(cls, raw: Any, info: ValidationInfo) -> Any:
-        """Tell the reader which keys this raw table may have, so that it can suggest one for a slip."""
+        """Record the known keys of this raw table, so that the reader can suggest one for an unknown key."""
         if info.context and isinstance(raw, dict) and KEYS in info.context:
             info.context[KEYS][id(raw)] = keys_of(cls)
         return raw
@@ -56,7 +56,7 @@ def keys_of(table: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _unless_plain(parse: Callable[[object], Any]) -> BeforeValidator:
-    """`parse` for what TOML wrote; numbers of a plan pass as they are."""
+    """A validator that applies `parse` to TOML values and lets numbers of a plan pass."""
 
     def validate(value: Any, info: ValidationInfo) -> Any:
         plain = bool(info.context and info.context.get(PLAIN))
@@ -81,7 +81,7 @@ _SHARE_SCHEMA: Final = WithJsonSchema(
 )
 _DISTRIBUTION_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
-        {"type": "integer", "minimum": 1, "title": "always so many"},
+        {"type": "integer", "minimum": 1, "title": "a constant"},
         {
             "type": "array",
             "items": {"type": "integer", "minimum": 1},
@@ -100,7 +100,7 @@ _DISTRIBUTION_SCHEMA: Final[dict[str, Any]] = {
                     "maxItems": 2,
                     "description": "median in tokens, sigma of the logarithm",
                 },
-                "max": {"type": "integer", "minimum": 1, "description": "the law is cut here"},
+                "max": {"type": "integer", "minimum": 1, "description": "the distribution is truncated here"},
             },
             "required": ["lognormal", "max"],
             "additionalProperties": False,

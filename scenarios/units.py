@@ -1,6 +1,6 @@
-"""Strings with a unit become plain floats: seconds, bytes, per second, shares.
+"""Parses strings with a unit into numbers: seconds, bytes, rates per second, shares.
 
-Each `parse_*` takes what TOML gave, returns the number, and raises `Refused` with the rule and the remedy.
+Each `parse_*` takes a TOML value, returns the number, and raises InvalidValue with rule and remedy.
 """
 
 import math
@@ -17,7 +17,7 @@ RATE_PATTERN: Final = rf"^{NUMBER}/s$"
 RATES_PATTERN: Final = rf"^{NUMBER}/s(\.\.{NUMBER}/s)?$"
 SHARE_PATTERN: Final = rf"^{NUMBER}%$"
 
-# What people write instead; only used to word the remedy.
+# Other spellings of units; they are only used in the remedy.
 _OTHER_TIMES: Final = {
     **dict.fromkeys(("msec", "millis", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
@@ -33,7 +33,7 @@ _PARTS: Final = re.compile(rf"^\s*(-?{NUMBER})\s*(.*?)\s*$")
 
 
 class InvalidValue(ValueError):
-    """One value that the schema does not take: `rule` says what is allowed, `remedy` what to write instead."""
+    """The schema does not allow a value. `rule` says what is allowed, `remedy` what to write instead."""
 
     def __init__(self, rule: str, remedy: str = "") -> None:
         super().__init__(f"{rule}; {remedy}" if remedy else rule)
@@ -42,7 +42,7 @@ class InvalidValue(ValueError):
 
 
 def parse_seconds(value: object) -> float:
-    """`"250ms"`, `"15s"`, `"1.5m"`, `"8h"` as seconds."""
+    """Parse a time such as "250ms", "15s", "1.5m" or "8h" into seconds."""
     if isinstance(value, str) and re.match(DURATION_PATTERN, value):
         number, unit = _split(value)
         return _finite(number * SECONDS[unit])
@@ -50,7 +50,7 @@ def parse_seconds(value: object) -> float:
 
 
 def parse_bytes(value: object) -> int:
-    """`"64KiB"`, `"4GiB"` as bytes."""
+    """Parse a size such as "64KiB" or "4GiB" into bytes."""
     if isinstance(value, str) and re.match(SIZE_PATTERN, value):
         number, unit = _split(value)
         return round(_finite(number * BYTES[unit]))
@@ -58,7 +58,7 @@ def parse_bytes(value: object) -> int:
 
 
 def parse_rate(value: object) -> float:
-    """`"6/s"` as requests per second, above 0."""
+    """Parse a rate such as "6/s" into a number per second, above 0."""
     if isinstance(value, str) and re.match(RATE_PATTERN, value):
         rate = _finite(float(value.removesuffix("/s")))
         if rate > 0:
@@ -68,7 +68,7 @@ def parse_rate(value: object) -> float:
 
 
 def parse_rates(value: object) -> float | tuple[float, float]:
-    """`"6/s"` as one rate, `"1/s..6/s"` as (low, high); low may be 0, high is above low."""
+    """Parse "6/s" into one rate, or "1/s..6/s" into (low, high) with 0 <= low < high."""
     if not isinstance(value, str) or ".." not in value:
         return parse_rate(value)
     if not re.match(RATES_PATTERN, value):
@@ -80,7 +80,7 @@ def parse_rates(value: object) -> float | tuple[float, float]:
 
 
 def parse_share(value: object) -> float:
-    """`0.05` or `"5%"` as a share from 0 to 1."""
+    """Parse 0.05 or "5%" into a share from 0 to 1."""
     if isinstance(value, str) and re.match(SHARE_PATTERN, value):
         share = float(value.removesuffix("%")) / 100
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -94,7 +94,7 @@ def parse_share(value: object) -> float:
 
 
 def show_seconds(value_s: float) -> str:
-    """A time as one writes it: 0.25 -> "250ms", 90 -> "90s", 7200 -> "2h"."""
+    """Format a time for a scenario: 0.25 -> "250ms", 90 -> "90s", 7200 -> "2h"."""
     if 0 < value_s < 1:
         return f"{_digits(value_s * 1000)}ms"
     for unit in ("h", "m"):
@@ -104,7 +104,7 @@ def show_seconds(value_s: float) -> str:
 
 
 def show_bytes(value_bytes: int) -> str:
-    """A size as one writes it: 4294967296 -> "4GiB"; 0 -> "0KiB"."""
+    """Format a size for a scenario: 4294967296 -> "4GiB", 0 -> "0KiB"."""
     for unit in ("GiB", "MiB"):
         if value_bytes >= BYTES[unit] and value_bytes % BYTES[unit] == 0:
             return f"{value_bytes // BYTES[unit]}{unit}"
@@ -112,7 +112,7 @@ def show_bytes(value_bytes: int) -> str:
 
 
 def _digits(number: float) -> str:
-    """No exponent, which the grammar has not, and no digits that are only zeros."""
+    """Format a number without an exponent, which the grammar lacks, and without trailing zeros."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
@@ -129,7 +129,7 @@ def _finite(value: float) -> float:
 
 
 def _remedy(value: object, others: dict[str, str], bare_unit: str, units: dict[str, float] | dict[str, int]) -> str:
-    """The same amount as one should write it; empty when the value says nothing of the kind."""
+    """A remedy that writes the given amount correctly, or an example when the amount is unreadable."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return f'write a string such as "10{bare_unit}"'
     match = _PARTS.match(str(value))
