@@ -97,7 +97,7 @@ TimeOrCompleted = Annotated[
 
 
 class Expect(ScenarioTable):
-    """What the fault permits. Any outcome that no expectation allows is a FAIL."""
+    """The effects that a fault may have. An outcome that no fault allows is a FAIL."""
 
     outcomes: Annotated[TupleOf[Outcome], Field(min_length=1)] = ("ok",)
     """Client-side outcomes that victims may have."""

@@ -1,1 +1,1 @@
-"""Load: sends the planned requests to a target, and writes down what each of them saw. Runs in a process of its own."""
+"""The load process sends the planned requests to a target and records what each client saw."""

@@ -1,7 +1,6 @@
-"""Manners towards a server that is not ours: start at 1/s, wait when told to, stop when it suffers.
+"""Limits the load on a foreign server: it starts at 1/s, honours Retry-After, and stops when the server degrades.
 
-Pure: times come in, permission goes out. For a target of our own the gate stands open, because breaking it is the
-purpose.
+Times are arguments. A target of our own has no limits, because breaking it is the purpose.
 """
 
 from collections import deque
@@ -10,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Politeness:
-    """Limits of a gate. `None` switches that limit off; the defaults are those of a foreign target."""
+    """Limits of a breaker. None switches a limit off; the defaults are those for a foreign target."""
 
     ramp_from_per_s: float | None = 1.0
     ramp_doubling_s: float = 10.0  # the permitted rate doubles in this time
     honour_retry_after: bool = True
-    window: int = 50  # replies that the two stops below look at
-    bad_share_max: float | None = 0.5  # of 5xx, 429 and connections that failed
-    slow_factor_max: float | None = 5.0  # median of the window against the median of the first one
+    window: int = 50  # replies that the two limits below consider
+    bad_share_max: float | None = 0.5  # share of 5xx, 429 and failed connections
+    slow_factor_max: float | None = 5.0  # median reply time of the window over that of the first window
     requests_max: int | None = None
     tokens_max: int | None = None
     in_flight_max: int | None = None
@@ -28,11 +27,14 @@ UNLIMITED = Politeness(None, honour_retry_after=False, bad_share_max=None, slow_
 
 
 class Breaker:
-    """Asked before each sending, told after each reply. `stopped` says why it closed for good, "" while it has not."""
+    """Permits each request before it is sent and records each reply.
+
+    `stopped` is the reason why it stopped the load for good, "" while it has not. Calls come from one thread at a time.
+    """
 
     def __init__(self, politeness: Politeness, start_ns: int) -> None:
         self.stopped = ""
-        self.held_back = 0  # arrivals that were not let through
+        self.held_back = 0  # arrivals that were not permitted
         self._politeness = politeness
         self._start_ns = start_ns
         self._wait_until_ns = start_ns
@@ -44,7 +46,7 @@ class Breaker:
         self._first_median_ns: int | None = None
 
     def allows(self, now_ns: int, in_flight: int) -> bool:
-        """Whether a request may be sent now. A refusal is counted in `held` and is no dropped arrival."""
+        """True when a request may be sent now. A refusal counts in `held_back` and not as a dropped arrival."""
         if self.stopped or not self._allowed(now_ns, in_flight):
             self.held_back += 1
             return False
@@ -54,7 +56,7 @@ class Breaker:
     def record_reply(
         self, now_ns: int, bad: bool, took_ns: int | None, tokens: int, retry_after_s: float | None
     ) -> None:
-        """Take one reply: whether it was a 5xx, 429 or lost connection, and its duration when it was a good one."""
+        """Record a reply. `bad` is True for 5xx, 429 and lost connections; `took_ns` counts when it was good."""
         limits = self._politeness
         self._tokens += tokens
         if retry_after_s is not None and limits.honour_retry_after:
@@ -88,7 +90,7 @@ class Breaker:
         return rate_per_s is None or self._take_credit(now_ns, rate_per_s)
 
     def _rate_per_s(self, now_ns: int) -> float | None:
-        """What is permitted now: a ramp that doubles every `ramp_doubling_s` (capped at 2**20), and the limit."""
+        """The permitted rate now: a ramp that doubles every `ramp_doubling_s` (at most 2**20 times), and the limit."""
         limits, ramp_per_s = self._politeness, None
         if limits.ramp_from_per_s is not None:
             doublings = min(20.0, (now_ns - self._start_ns) / 1e9 / limits.ramp_doubling_s)
@@ -96,7 +98,7 @@ class Breaker:
         return min((rate for rate in (ramp_per_s, limits.rate_max_per_s) if rate is not None), default=None)
 
     def _take_credit(self, now_ns: int, rate_per_s: float) -> bool:
-        """Token bucket of one second's worth."""
+        """Take one credit from a token bucket that holds one second of the rate."""
         earned = rate_per_s * (now_ns - self._credit_ns) / 1e9
         self._credit, self._credit_ns = min(max(1.0, rate_per_s), self._credit + earned), now_ns
         if self._credit < 1.0:

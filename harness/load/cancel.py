@@ -1,8 +1,8 @@
-"""When to hang up on purpose: clients leave at every stage of a request, and each stage frees other things.
+"""Planned cancels: clients close the connection at a stage of a request.
 
 "queued"    right after the request is sent, before the head of the reply
 "prefill"   after the head, before the first event
-"token 3"   after the third event with text (one token each, where the server sends token by token)
+"token 3"   after the third event with text (one token each where the server sends token by token)
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class CancelAt:
     stage: str  # "queued" | "prefill" | "token"
-    chunk: int = 0  # for "token": how many events with text to hear first
+    chunk: int = 0  # for "token": number of events with text to receive first
 
     def after_send(self) -> bool:
         return self.stage == "queued"
@@ -24,7 +24,7 @@ class CancelAt:
 
 
 def parse_cancel(text: str | None) -> CancelAt | None:
-    """`None`, or one of the three forms above; anything else is a ValueError that says what is allowed."""
+    """Parse None or one of the three forms above. Raises ValueError that says what is allowed."""
     if text is None:
         return None
     if text in ("queued", "prefill"):

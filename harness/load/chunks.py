@@ -1,8 +1,8 @@
-"""What the protocol's JSON says: OpenAI chunks and bodies, chat and completions, and errors in either form.
+"""Reads the JSON of the OpenAI protocol: chunks and bodies of chat and completions, and errors in both forms.
 
-    event -> parse -> absorb: choices -> text, finish, logprobs; usage; error
+    event -> parse_chunk -> merge_chunk -> StreamStats: text, finish, logprobs, usage, error
 
-Pure, and it never raises for what the other side sent: a wrong type under a known key is passed over.
+No function raises for data from the server: a wrong type under a known key is ignored.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ SAMPLE_CHARS_MAX = 4096
 
 @dataclass
 class TokenLog:
-    """Tokens of a reply that asked for logprobs. `margins` is best minus second logprob, None where unknown."""
+    """Tokens of a reply with logprobs. Lists have one entry for each token; a margin is best minus second logprob."""
 
     tokens: list[str] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
@@ -24,7 +24,7 @@ class TokenLog:
 
 @dataclass
 class StreamStats:
-    """What the reply said so far. Stamps are the caller's; None means not seen."""
+    """The statistics of one reply so far. Times (ns) are given by the caller; None means not seen."""
 
     first_ns: int | None = None  # first event with text
     last_ns: int | None = None  # last event with text
@@ -39,12 +39,12 @@ class StreamStats:
     malformed_text: str | None = None  # the first malformed event, for the sample
     prompt_tokens: int | None = None  # from usage
     output_tokens: int | None = None  # from usage
-    ids: int | None = None  # token ids that came, where the target sends them: counted by us, not by the server
+    ids: int | None = None  # number of received token ids, where the target sends them; counted by the client
     log: TokenLog = field(default_factory=TokenLog)
     sample: str = ""  # start of the text, at most SAMPLE_CHARS_MAX
 
     def count_tokens(self) -> tuple[int | None, str | None]:
-        """Output tokens and where the number is from: token ids, the server's usage, logprobs, chunks with text."""
+        """The number of output tokens and its origin: "ids", "usage", "logprobs" or "chunks"."""
         if self.ids is not None:
             return self.ids, "ids"
         if self.output_tokens is not None:
@@ -55,7 +55,7 @@ class StreamStats:
 
 
 def read_body(body: bytes, now_ns: int) -> tuple[StreamStats, str | None]:
-    """A reply that is one JSON body: what it said, and the digest of its text. No first or last token was seen."""
+    """Read a reply that is one JSON body: its statistics, without token times, and the digest of its text."""
     stats = StreamStats()
     whole = parse_chunk(body)
     if whole is None:
@@ -70,7 +70,7 @@ def read_body(body: bytes, now_ns: int) -> tuple[StreamStats, str | None]:
 
 
 def parse_chunk(data: bytes) -> dict[str, Any] | None:
-    """The JSON object in `data`, or None when it is not one that we know."""
+    """The JSON object in `data`; None when it is not a chunk of the protocol."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -80,12 +80,12 @@ def parse_chunk(data: bytes) -> dict[str, Any] | None:
     if value.get("error") or value.get("object") == "error":
         return value
     choices = value.get("choices")
-    bare = choices is None and isinstance(value.get("usage"), dict)  # some end a stream with usage alone
+    bare = choices is None and isinstance(value.get("usage"), dict)  # some servers end a stream with usage alone
     return value if isinstance(choices, list) or bare else None
 
 
 def merge_chunk(stats: StreamStats, chunk: dict[str, Any]) -> str:
-    """Take one chunk or body into `heard`, and give back the text in it ("" for none)."""
+    """Merge one chunk or body into `stats`. Returns its text, "" for none."""
     if chunk.get("error") or chunk.get("object") == "error":
         _error(stats, chunk.get("error") or chunk)  # nested form, or the older flat one
         return ""
@@ -99,7 +99,7 @@ def merge_chunk(stats: StreamStats, chunk: dict[str, Any]) -> str:
             stats.malformed += 1
             continue
         if choice.get("index") not in (0, None):
-            continue  # we ask for one choice; more are not ours
+            continue  # the load asks for one choice; others are ignored
         if isinstance(choice.get("finish_reason"), str):
             stats.finish = choice["finish_reason"]
         text += _text_of(choice)
@@ -137,7 +137,8 @@ def _count(value: object, otherwise: int | None) -> int | None:
 
 
 def _logprobs(log: TokenLog, said: dict[str, Any]) -> None:
-    """Chat gives `content: [{token, logprob, top_logprobs: [{logprob}]}]`, completions three parallel lists."""
+    """Append the tokens of `logprobs`: chat has a list of objects in `content`, completions has three parallel
+    lists."""
     if isinstance(said.get("content"), list):
         for entry in said["content"]:
             if isinstance(entry, dict):

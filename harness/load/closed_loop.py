@@ -1,7 +1,7 @@
-"""Closed-loop users: each thinks, sends, waits for the reply, and starts again. They slow down with the server.
+"""Closed-loop users: each thinks, sends, waits for the reply, and starts again, so users slow down with the server.
 
-That hides a stall from every percentile, so open loops carry the latency verdicts; closed loops are for conversations
-and for "how much can it take".
+Closed loops hide a stall from percentiles. Latency is therefore judged on open loops; closed loops are for
+conversations and for measuring capacity.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from scenarios.arrivals import Turn, turns
 from scenarios.load import Load
 
 NAP_S = 0.05
-AFTER_FAILURE_S = 1.0  # a user who was refused or found nobody comes back after this, not in a tight loop
+AFTER_FAILURE_S = 1.0
+"""Extra think time after a request that failed, so that users do not retry in a tight loop."""
 
 
 @dataclass
@@ -23,10 +24,10 @@ class ClosedUser:
 
     load: Load
     turns: Iterator[Turn]
-    pause_s: float = field(default=0.0)  # what the last outcome adds to the next thinking
+    pause_s: float = field(default=0.0)  # extra think time after a failed request
 
     def turn(self, run: LoadRun) -> bool:
-        """Think, send, wait for the end. False when the run stops."""
+        """Think, send, and wait for the end of the reply. Returns False when the run stops."""
         row = next(self.turns)
         planned = run.builder.load_request(self.load, row)
         if not self._think(run, row.think_s + self.pause_s):
@@ -46,7 +47,7 @@ class ClosedUser:
 
 
 def closed_users(config: LoadConfig) -> list[ClosedUser]:
-    """All users of the closed loads that fall to this worker."""
+    """The users of closed loads that belong to this worker."""
     return [
         ClosedUser(load, turns(load, config.seed, user))
         for load in config.loads

@@ -19,11 +19,13 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 USER_AGENT = "seatrial/0.1 (fault-injection load test; not a browser)"
-IDLE_NS_MAX = 2_000_000_000  # servers close idle connections after some 5 s; a reused one must not lose that race
+IDLE_NS_MAX = (
+    2_000_000_000  # servers close idle connections after about 5 s; a reused connection must not lose that race
+)
 
 
 class Cut(Exception):
-    """Raised through `requests` by a hook that has cut its own connection."""
+    """A hook has cut its own connection. The exception passes through `requests`."""
 
 
 class _ReportingConnection(HTTPConnection):
@@ -55,7 +57,7 @@ class _ReportingTlsPool(HTTPSConnectionPool):
 
 
 class _ReportingAdapter(HTTPAdapter):
-    """One connection, no retries: a request that we repeat silently would be counted once and served twice."""
+    """An adapter with one connection and no retries: a repeated request would be counted once and served twice."""
 
     def __init__(self, owner: "Connection") -> None:
         self._owner = owner
@@ -63,7 +65,7 @@ class _ReportingAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
-        # A pool hands keywords it does not know to its connections: that is how they get their owner.
+        # A pool passes keywords that it does not know to its connections, which get their owner that way.
         self.poolmanager.pool_classes_by_scheme = {
             "http": partial(_ReportingPool, owner=self._owner),
             "https": partial(_ReportingTlsPool, owner=self._owner),
@@ -154,7 +156,7 @@ class ConnectionPool:
 
 
 def first_model(url: str, key_env: str | None = None, timeout_s: float = 10.0) -> str:
-    """The first model that the target names under /v1/models. Raises LookupError when it names none."""
+    """The first model that the target lists under /v1/models. Raises LookupError when it lists none."""
     connection = Connection()
     try:
         where = f"{url.rstrip('/')}/v1/models"
@@ -167,9 +169,9 @@ def first_model(url: str, key_env: str | None = None, timeout_s: float = 10.0) -
 
 
 def bearer(key_env: str | None) -> dict[str, str]:
-    """The Authorization header from the environment variable of that name; {} when none is named.
+    """The Authorization header with the key in this environment variable; {} when no variable is named.
 
-    A named but unset variable is an error: sending without the key would test the server's 401.
+    Raises LookupError for an unset variable, because requests without a key would only test the 401.
     """
     if not key_env:
         return {}

@@ -1,13 +1,13 @@
-"""The parent's hand on the load process: commands on stdin, acknowledgements on stdout, one JSON object a line.
+"""The control protocol of the load process: commands on stdin, replies on stdout, one JSON object per line.
 
     {"cmd": "start", "t0_ns": 123}          begin; t0_ns is CLOCK_MONOTONIC, absent means now
     {"cmd": "phase", "name": "trial", "n": 0}
-    {"cmd": "pause"}   {"cmd": "resume"}    the schedule stands still while paused
+    {"cmd": "pause"}   {"cmd": "resume"}    the schedule does not advance while paused
     {"cmd": "status"}
     {"cmd": "stop", "drain_s": 30.0}        send no more, wait for open replies, end
 
-Each is answered by `{"e": "ack", "cmd": ..., "t_ns": ..., ...}` or `{"e": "refused", "why": ...}`. End of file on
-stdin means that the parent died: the same as a stop without drain.
+Each command is answered by `{"e": "ack", "cmd": ..., "t_ns": ..., ...}` or `{"e": "refused", "why": ...}`. End of file
+on stdin means that the parent died; it acts as a stop without drain.
 """
 
 import json
@@ -23,7 +23,7 @@ LINE_BYTES_MAX = 65_536
 
 @dataclass(frozen=True)
 class Command:
-    """One line from the parent. `problem` is set, and nothing else counts, when it was not understood."""
+    """A command of the parent. When `problem` is set the line was invalid and the other fields have no meaning."""
 
     cmd: str
     fields: dict[str, Any]
@@ -34,7 +34,7 @@ ORPHANED = Command("stop", {"drain_s": 0.0, "orphaned": True})
 
 
 def parse_command(line: bytes) -> Command:
-    """Never raises: a bad line becomes a Command with its problem, to be answered."""
+    """Parse a line. An invalid line gives a Command with a problem; nothing is raised."""
     try:
         value = json.loads(line)
     except ValueError:
@@ -50,9 +50,9 @@ def parse_command(line: bytes) -> Command:
 
 
 def commands(fd: int) -> Iterator[Command]:
-    """Commands from a pipe as they come, and a last `ORPHANED` at its end.
+    """Yield commands from a pipe as they arrive, and ORPHANED at its end.
 
-    `select` first: under gevent it yields to the other greenlets, where a plain read would stop all of them.
+    `select` comes first because under gevent it yields to other greenlets; a plain read would block all of them.
     """
     held = b""
     while True:
@@ -71,14 +71,14 @@ def commands(fd: int) -> Iterator[Command]:
 
 
 class ControlWriter:
-    """Writes whole lines to a descriptor of its own, so that a stray `print` can't mix with the protocol."""
+    """Writes whole lines to its own descriptor, so that a `print` can't mix with the protocol."""
 
     def __init__(self, fd: int, clock_ns: Callable[[], int]) -> None:
         self._fd = fd
         self._clock_ns = clock_ns
 
     def send(self, kind: str, **fields: object) -> None:
-        """Write one line. A parent that is gone is not an error here: stdin's end says it."""
+        """Write one line. A closed pipe is ignored: the end of stdin reports that the parent is gone."""
         line = json.dumps({"e": kind, "t_ns": self._clock_ns(), **fields}) + "\n"
         try:
             os.write(self._fd, line.encode())

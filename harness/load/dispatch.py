@@ -1,6 +1,6 @@
-"""Open-loop arrivals on an absolute schedule: one loop for all loads, that waits for time and for nothing else.
+"""Sends open-loop arrivals on an absolute schedule. One loop serves all loads and waits only for time.
 
-The next request is written before its moment, so that at the moment only sending is left to do.
+The next request is built before it is due, so that only sending remains at its time.
 """
 
 import heapq
@@ -13,13 +13,13 @@ from harness.load.run import LoadRun
 from scenarios.arrivals import Arrival, arrivals
 from scenarios.load import Load
 
-NAP_S = 0.05  # longest sleep at once: a pause or a stop is seen within it
+NAP_S = 0.05  # longest single sleep: a pause or stop is noticed within it
 NAP_PAUSED_S = 0.01
 
 
 @dataclass(frozen=True)
 class DueRequest:
-    """A row of some load, due at `t_s` of plan time."""
+    """A row of a load that is due at `t_s` seconds of plan time."""
 
     t_s: float
     load: Load
@@ -27,7 +27,7 @@ class DueRequest:
 
 
 def schedule(config: LoadConfig) -> Iterator[DueRequest]:
-    """Rows of all open-loop loads in order of time (ties: order of the loads); those of this worker only."""
+    """This worker's rows of all open-loop loads, in order of time; ties are in the order of the loads."""
     streams = [_stream(load, config) for load in config.loads if load.arrivals != "closed"]
     return heapq.merge(*streams, key=lambda due: due.t_s)
 
@@ -39,7 +39,7 @@ def _stream(load: Load, config: LoadConfig) -> Iterator[DueRequest]:
 
 
 def dispatch(run: LoadRun) -> None:
-    """Offer each row at its moment, until the rows or the run end. Blocks: give it a greenlet or a thread."""
+    """Offer each row at its time, until the rows or the run end. It blocks, so it needs its own greenlet or thread."""
     for due in schedule(run.config):
         planned = run.builder.load_request(due.load, due.row)
         if not _wait_until(run, due.t_s):
@@ -48,10 +48,10 @@ def dispatch(run: LoadRun) -> None:
 
 
 def canaries(run: LoadRun) -> None:
-    """Offer a canary every `every_s` of plan time. Blocks, like `dispatch`."""
+    """Offer a canary every `every_s` seconds of plan time. It blocks like `dispatch`."""
     canary = run.config.canary
     if canary is None or run.config.worker_index != 0:
-        return  # one worker's canaries are enough
+        return  # only the first worker sends canaries
     number = 0
     while True:
         planned: PreparedRequest = run.builder.canary_request(number)
@@ -63,7 +63,7 @@ def canaries(run: LoadRun) -> None:
 
 
 def _wait_until(run: LoadRun, t_s: float) -> bool:
-    """Wait for a moment of plan time; False when the run stops first."""
+    """Wait until `t_s` of plan time. Returns False when the run stops first."""
     while not run.stopping and not run.stopped_by_breaker:
         if not run.plan_clock.running:
             run.ports.sleep(NAP_PAUSED_S)

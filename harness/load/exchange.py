@@ -1,12 +1,12 @@
-"""One request from sending to its outcome: the only place where bytes, time and plan meet.
+"""One HTTP request of the load, from sending to its outcome.
 
     sent --- head --- first --- ... last --- end
       |        |         |
     queued  prefill   token N        where a planned cancel closes the connection
 
-Whatever the other side does ends in a `Reply` with exactly one outcome. Exceptions that leave here are our own
-mistakes. The deadline is kept by the caller, who cuts the connection of an exchange that is over time (`Exchange.cut`);
-the socket's own timeout is only the net below that.
+Whatever the server does ends in a Reply with exactly one outcome. Exceptions that leave this module are mistakes of
+ours. The caller keeps the deadline and cuts an exchange that exceeds it (`Exchange.cut`); the socket's timeout is a
+fallback.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from harness.load.reader import EventReader
 
 READ_BYTES = 65_536
 BODY_BYTES_MAX = 8 << 20
-CLOSING_S = 0.1  # how long we wait for the connection to be reusable after [DONE]
+CLOSING_S = 0.1  # longest wait after [DONE] for the end of the reply, which makes the connection reusable
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """One thing to send. `timeout_s` runs from sending to the last byte."""
+    """A request to send. `timeout_s` is the time from sending to the last byte."""
 
     id: str
     url: str
@@ -42,12 +42,12 @@ class HttpRequest:
     timeout_s: float
     cancel: CancelAt | None = None
     wants_done: bool = True
-    """False: this server never says [DONE]; a stream that ends in good order after a finish reason is whole."""
+    """False for a server that never sends [DONE]: an orderly end after a finish reason is then complete."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. Stamps in ns of the clock that was given; None means not seen."""
+    """The result of one exchange. Times are ns of the given clock; None means not seen."""
 
     outcome: Outcome
     end_ns: int
@@ -58,12 +58,12 @@ class Reply:
     error: str | None = None
     retry_after_s: float | None = None
     text_sha: str | None = None
-    sample: str | None = None  # only of bad outcomes
+    sample: str | None = None  # only for bad outcomes
     reusable: bool = False  # the connection can carry the next request
 
 
 class Exchange:
-    """A request on its way. `run` blocks (a greenlet or a thread) until it is over; `cut` ends it from outside."""
+    """A request in progress. `run` blocks until it ends; `cut` ends it from another greenlet or thread."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Exchange:
         self._error: str | None = None
 
     def cut(self, end: ClientEnd) -> None:
-        """End it now: `DEADLINE` when it is over time, `STOPPED` when the run is."""
+        """End the request now: DEADLINE when it exceeds its timeout, STOPPED when the run ends."""
         self._connection.cut(end.value)
 
     def run(self) -> Reply:
@@ -135,7 +135,7 @@ class Exchange:
             self._error = type(error).__name__
             return ClientEnd.DEADLINE
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            # Class names only: messages carry addresses and ports, and each would be an error class of its own.
+            # Class names only: messages contain addresses and ports, so each would become its own error class.
             self._error = _name(error)
             self._stats.malformed += _no_http(error) and self._head_ns is None
             return ClientEnd.CUT if self._connection.sent else ClientEnd.UNREACHED
@@ -151,8 +151,10 @@ class Exchange:
 
     def _read_events(self, response: requests.Response) -> ClientEnd:
         reader, stats, cancel = self._reader, self._stats, self.request.cancel
-        read = response.raw.read1  # hands over what has arrived; `read(n)` waits for n bytes and falsifies stamps
-        packed = "Content-Encoding" in response.headers  # against our request; else skip urllib3's costly buffers
+        read = response.raw.read1  # returns what has arrived; `read(n)` waits for n bytes, which falsifies times
+        packed = (
+            "Content-Encoding" in response.headers
+        )  # although not requested; otherwise urllib3's costly buffers are avoided
         while stats.done_ns is None and stats.error is None:
             data = read(READ_BYTES, decode_content=packed)
             now_ns = self._clock_ns()
@@ -176,7 +178,7 @@ class Exchange:
         return ClientEnd.DONE
 
     def _read_refusal(self, response: requests.Response) -> ClientEnd:
-        """A status that is not 200: what it says, for the record; nothing it says changes the outcome."""
+        """Read the body of a status other than 200 for the record. It does not change the outcome."""
         body = b""
         with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, OSError):
             body = _read_up_to(response, SAMPLE_CHARS_MAX)
@@ -185,7 +187,7 @@ class Exchange:
         return ClientEnd.CUT if self._connection.cut_reason else ClientEnd.DONE
 
     def _drained(self) -> bool:
-        """Whether the reply is read to its very end, so that the connection can be used again."""
+        """True when the reply is read to its end, so that the connection can be reused."""
         assert self._response is not None
         sock = self._connection.sock
         if sock is None:
@@ -205,7 +207,7 @@ class Exchange:
 
 
 def retry_after_s(value: str | None, now_s: Callable[[], float] = time.time) -> float | None:
-    """Seconds of a Retry-After header: a number, or an HTTP date. None when absent or unreadable."""
+    """The seconds of a Retry-After header, a number or an HTTP date; None when absent or unreadable."""
     if value is None:
         return None
     try:
@@ -229,20 +231,20 @@ def _read_up_to(response: requests.Response, bytes_max: int) -> bytes:
 
 
 def _name(error: BaseException) -> str:
-    """Two class names: `ConnectionError` alone says less than "from ConnectionRefusedError"."""
+    """The class names of an error and of its first cause: "ConnectionError from ConnectionRefusedError"."""
     inner = _innermost(error)
     return type(error).__name__ if inner is error else f"{type(error).__name__} from {type(inner).__name__}"
 
 
 def _no_http(error: BaseException) -> bool:
-    """Whether the answer was no HTTP at all; a connection that closed without one is not that."""
+    """True when the reply was not HTTP. A connection that closed without a reply does not count."""
     inner = _innermost(error)
     cut = (http.client.RemoteDisconnected, http.client.IncompleteRead)
     return isinstance(inner, http.client.HTTPException) and not isinstance(inner, cut)
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Where the chain of causes began."""
+    """The first error in the chain of causes."""
     for _ in range(8):
         inner = error.__cause__ or error.__context__
         if inner is None:

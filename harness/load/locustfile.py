@@ -1,12 +1,12 @@
-"""Locust's side, and the only file that imports it: importing it patches the standard library for gevent.
+"""Runs a load under Locust. No other file imports Locust, because that patches the standard library for gevent.
 
-As a library (`serve`, called by main.py) it runs a whole `LoadRun` from a config. By itself it is an ordinary
-locustfile, in which one user is one open-loop stream of requests, a Poisson process of rate SEATRIAL_RATE:
+As a library (LocustLoad, made by main.py) it runs a `LoadRun` from a config. Alone it is an ordinary locustfile, in
+which each user is one open-loop stream of requests, a Poisson process of rate SEATRIAL_RATE:
 
     locust -f harness/load/locustfile.py --host http://127.0.0.1:8000 --headless -u 10 -t 60s
 
-Locust's own reading of an event stream falsifies times, so requests are read by ours, and Locust is told the true
-ones: a row TTFT and a row E2E for each load.
+Locust's own reading of an event stream falsifies times, so our reader reads replies and reports true times to Locust: a
+row TTFT and a row E2E for each load.
 """
 
 # ruff: noqa: I001 - gevent's patches must come before requests and urllib3 are imported
@@ -33,7 +33,7 @@ from harness.load.run import SWEEP_S, LoadRun, Ports
 from harness.load.spool import Spool
 from harness.load.connection import first_model
 
-KEPT_SECONDS = 60  # of Locust's dictionaries with one key a second
+KEPT_SECONDS = 60  # seconds kept in Locust's dictionaries with one key per second
 HISTORY_ROWS = 720
 
 
@@ -42,16 +42,16 @@ def gevent_ports() -> Ports:
 
 
 def locust_reporter(environment: Environment) -> Callable[[PreparedRequest, int, Reply], None]:
-    """Tells Locust of each reply: true first-token and end-to-end times, in ms from sending."""
+    """A function that reports each reply to Locust: first-token and end-to-end times in ms from sending."""
 
     fire: Any = environment.events.request.fire
 
     def report(planned: PreparedRequest, sent_ns: int, reply: Reply) -> None:
         first_ns = reply.stats.first_ns
-        # As planned, or cut by our own stop.
+        # The reply ended as planned, or our own stop cut it.
         ours = reply.outcome in (Outcome.OK, Outcome.CANCELLED, Outcome.UNFINISHED)
         fine = ours or (planned.kind == "malformed" and reply.http == 400)
-        # Outcome words only: each new error text would be kept by Locust for ever.
+        # Outcome names only: Locust keeps each new error text for ever.
         exception = None if fine else RuntimeError(reply.outcome.value)
         common: dict[str, Any] = {"response_length": reply.stats.count_tokens()[0] or 0, "context": {}}
         if first_ns is not None:
@@ -64,7 +64,7 @@ def locust_reporter(environment: Environment) -> Callable[[PreparedRequest, int,
 
 
 def prune(environment: Environment, now_s: float) -> None:
-    """Drop what Locust would keep for ever: a key a second for each row (79 MB in a day, measured), and its history."""
+    """Remove old data that Locust keeps for ever: a key per second and row (79 MB in a day), and its history."""
     stats = environment.stats
     for entry in (stats.total, *stats.entries.values()):
         for per_second in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
@@ -74,10 +74,10 @@ def prune(environment: Environment, now_s: float) -> None:
 
 
 class _ClosedLoop(locust.User):
-    """Locust's shell of one closed-loop user. `Serving` makes a class of it that has the two fields below."""
+    """A Locust user that runs one closed-loop user. LocustLoad makes a subclass with the two fields below."""
 
     abstract = True
-    waiting: list[ClosedUser]  # one for each user that will be spawned
+    waiting: list[ClosedUser]  # the users that are not spawned yet
     run_of_all: LoadRun
 
     def on_start(self) -> None:
@@ -90,7 +90,7 @@ class _ClosedLoop(locust.User):
 
 
 class LocustLoad:
-    """A load run inside a Locust runner. `start` begins, `stop` ends; both are called by main.py's command loop."""
+    """A load run inside a Locust runner. The command loop of main.py calls `start` and `stop`."""
 
     def __init__(self, config: LoadConfig) -> None:
         users = closed_users(config)
@@ -108,7 +108,7 @@ class LocustLoad:
         self.spawn(self._seconds)
 
     def spawn(self, work: Callable[[], None]) -> None:
-        """Do work in a greenlet of its own; what it raises fails the run."""
+        """Run work in its own greenlet. An exception fails the run."""
 
         def guarded() -> None:
             try:
@@ -126,7 +126,7 @@ class LocustLoad:
             self._runner.start(self._users, spawn_rate=self._users)
 
     def stop(self, drain_s: float) -> int:
-        """End the run; how many requests were cut unfinished."""
+        """End the run. Returns the number of requests that were cut unfinished."""
         cut = self.run.finish(drain_s)
         if self._users:
             self._runner.stop()
@@ -147,12 +147,12 @@ class LocustLoad:
             prune(self.environment, time.time())
 
 
-# -- by itself: `locust -f` ----------------------------------------------------------------------------------------
+# -- alone: `locust -f` ----------------------------------------------------------------------------------------
 
 
 def plain_config(host: str) -> LoadConfig:
-    """A small default profile from the environment: SEATRIAL_RATE (1/s), SEATRIAL_MODEL (the first that the target
-    names), SEATRIAL_SPOOL, SEATRIAL_SEED, SEATRIAL_API, SEATRIAL_KEY_ENV (the variable that holds the key)."""
+    """A config from the environment: SEATRIAL_RATE (1/s), SEATRIAL_MODEL (default: the first that the target names),
+    SEATRIAL_SPOOL, SEATRIAL_SEED, SEATRIAL_API, SEATRIAL_KEY_ENV (the variable that holds the key)."""
     environ = os.environ
     spool = environ.get("SEATRIAL_SPOOL") or str(Path(tempfile.mkdtemp(prefix="seatrial-")) / "requests.jsonl")
     load = {"id": "chat", "arrivals": "poisson", "rate": float(environ.get("SEATRIAL_RATE", "1"))}
@@ -171,7 +171,7 @@ def plain_config(host: str) -> LoadConfig:
 
 
 class OpenLoop(locust.User):
-    """One open-loop stream. Streams of several users add up to a Poisson process of the sum of their rates."""
+    """A Locust user that is one open-loop stream. Streams of several users add up to one Poisson process."""
 
     serial = 0
 
@@ -191,7 +191,7 @@ class OpenLoop(locust.User):
 
 
 def plain_run(environment: Environment, config: LoadConfig, number: int) -> LoadRun:
-    """The run of one plain user: its own seed and spool, so that no two users send the same rows or ids."""
+    """The run of one such user, with its own seed and spool, so that users send different rows and ids."""
     mine = {**config.__dict__, "seed": config.seed + number, "run_id": f"u{number}",
             "spool": config.spool.with_suffix(f".{number}.jsonl")}  # fmt: skip
     run = LoadRun(LoadConfig(**mine), Spool(mine["spool"]), gevent_ports(), locust_reporter(environment))

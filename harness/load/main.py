@@ -1,8 +1,8 @@
-"""Entry of the load process: reads its config, says `ready`, then does what its parent says until it is told to stop.
+"""The entry of the load process: it reads its config, reports `ready`, and obeys its parent until a stop.
 
 stdout   {"e": "ready", ...}   {"e": "ack", "cmd": ...}   {"e": "idle"}   {"e": "breaker"}   {"e": "stopped", ...}
 stdin    the commands of control.py
-exit     0 stopped as told, 3 our own failure, 4 bad config, 5 parent died
+exit     0 stopped by command, 3 own failure, 4 bad config, 5 parent died
 """
 
 import gc
@@ -26,8 +26,8 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m harness.load CONFIG.json", file=sys.stderr)
         return BAD_CONFIG
     protocol_fd = _own_stdout()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; our parent decides for us
-    from harness.load import locustfile  # first of all: it patches what the imports below bring in
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
+    from harness.load import locustfile  # must be first: it patches modules that the imports below load
     from harness.load.config import ConfigProblems, read_config
 
     try:
@@ -36,12 +36,12 @@ def main(arguments: list[str]) -> int:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return BAD_CONFIG
     gc.collect()
-    gc.freeze()  # what is imported stays: a full collection of it would stop every stream for some 20 ms
+    gc.freeze()  # imported objects stay: a full collection would stop every stream for about 20 ms
     return _Session(load, ControlWriter(protocol_fd, load.run.ports.clock_ns)).serve()
 
 
 class _Session:
-    """The talk with the parent."""
+    """Executes the parent's commands and reports to it."""
 
     def __init__(self, load: "LocustLoad", parent: ControlWriter) -> None:
         self._load = load
@@ -75,7 +75,7 @@ class _Session:
         elif command.cmd == "resume":
             plan_clock.resume(clock_ns())
         if command.cmd != "status":
-            kind = "begin" if command.cmd == "start" else command.cmd  # "start" is that of the process
+            kind = "begin" if command.cmd == "start" else command.cmd  # "start" is the event of the process
             self._run.event(kind, command.fields.get("n"), command.fields.get("name"))
         self._parent.send("ack", cmd=command.cmd, t0_ns=plan_clock.start_ns, **self._counts())
 
@@ -91,7 +91,8 @@ class _Session:
         return ORPHANED if orphaned else OK
 
     def _watch(self) -> None:
-        """Tell the parent what it can't see: that a pause has run empty, the breaker opened, or we broke."""
+        """Report to the parent when a pause has become idle, when the breaker stopped the load, and when the run
+        failed."""
         run, told_idle, told_breaker = self._run, False, False
         while run.failure is None:
             paused = run.plan_clock.paused_ns is not None
@@ -115,7 +116,7 @@ def _text(error: BaseException | None) -> str | None:
 
 
 def _own_stdout() -> int:
-    """A descriptor for the protocol alone; what anyone prints goes to stderr."""
+    """Duplicate stdout for the protocol and redirect prints to stderr. Returns the descriptor."""
     protocol_fd = os.dup(1)
     os.dup2(2, 1)
     return protocol_fd

@@ -1,6 +1,6 @@
-"""Requests that no server may serve, each wrong in one way. The right answer is 400 or its kin, at once.
+"""Malformed requests, each wrong in one way. A correct server answers each at once with a 4xx status.
 
-They go out as kind "malformed". A 200, a 500, a hang or a dead server is the finding.
+They have the kind "malformed". A 200, a 500, a hang or a dead server is a finding.
 """
 
 import json
@@ -9,7 +9,7 @@ _FORMS = ("not_json", "half_json", "no_input", "wrong_type", "negative_tokens", 
 
 
 def malformed_body(plan_row: int, model: str, api: str) -> tuple[str, bytes]:
-    """(name of what is wrong, body) for a plan row; the rows go round through all forms."""
+    """The (name of the form, body) for a plan row. Rows go through all forms in turn."""
     form = _FORMS[plan_row % len(_FORMS)]
     field = "messages" if api == "chat" else "prompt"
     good = {"model": model, field: [{"role": "user", "content": "hi"}] if api == "chat" else "hi", "max_tokens": 4}
@@ -19,7 +19,7 @@ def malformed_body(plan_row: int, model: str, api: str) -> tuple[str, bytes]:
         "no_input": json.dumps({key: value for key, value in good.items() if key != field}).encode(),
         "wrong_type": json.dumps({**good, field: 17}).encode(),
         "negative_tokens": json.dumps({**good, "max_tokens": -1}).encode(),
-        # As a stream: a server that takes it serves nobody else until we hang up, and would go on for ever otherwise.
+        # As a stream, so that closing the connection ends it on a server that accepts it.
         "huge_tokens": json.dumps({**good, "max_tokens": 10**12, "stream": True}).encode(),
         "not_utf8": b'{"model": "\xff\xfe"}',
         "empty": b"",

@@ -1,7 +1,7 @@
-"""How a request ended, as the client saw it. One pure table, so that no two readers of a run disagree.
+"""The outcome of a request, as the client saw it.
 
-A 200 is not a success: an in-band error, a stream without `[DONE]` and a reply without `finish_reason` all come
-under HTTP 200, and each is an outcome of its own.
+HTTP 200 does not mean success: an in-band error, a stream without `[DONE]` and a reply without `finish_reason` have
+status 200, and each is its own outcome.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ class Outcome(StrEnum):
     HTTP_ERROR = "http_error"  # any other status; with http NULL: no connection could be made at all
     INBAND_ERROR = "inband_error"  # 200, then an error object in the stream or the body
     TRUNCATED = "truncated"  # the reply broke off, or ended without [DONE]
-    NO_FINISH_REASON = "no_finish_reason"  # complete by its form, but nobody said why the text ended
+    NO_FINISH_REASON = "no_finish_reason"  # complete, but without a reason why the text ended
     MALFORMED = "malformed"  # an event that is not the protocol's JSON
-    TIMEOUT = "timeout"  # our own limit, or the server's word for it (408, 504, in-band code)
+    TIMEOUT = "timeout"  # our own limit, or the server reports it (408, 504, in-band code)
     CANCELLED = "cancelled"  # we closed the connection, as planned
-    REFUSED = "refused"  # 429, or the same said in band: the server chose not to serve
+    REFUSED = "refused"  # 429 as status or in band: the server chose not to serve
     DROPPED = "dropped"  # never sent: the pool was full at the intended time
     UNFINISHED = "unfinished"  # no reply by the end of the run
 
 
 class ClientEnd(StrEnum):
-    """How reading ended; the table below turns it into an outcome."""
+    """How the client stopped reading. `decide` maps it to an outcome."""
 
     NOT_SENT = "not_sent"
     UNREACHED = "unreached"  # no connection
@@ -46,8 +46,8 @@ class ClientObservation:
     malformed: int = 0
 
 
-# Words for "too late" and "not now" inside an error object. A request that already streams under HTTP 200 can
-# no longer get a 504 or a 429, so servers say it here; ours says it in `type`.
+# Values of `code` or `type` in an error object. A request that already streams with HTTP 200 can't get a 504 or 429,
+# so servers report them in band; ours uses `type`.
 TIMEOUT_WORDS = frozenset(
     {"408", "504", "timeout", "timeout_error", "request_timeout", "deadline", "deadline_exceeded"}
 )
@@ -65,10 +65,10 @@ _BY_STATUS = {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}
 
 
 def decide(observed: ClientObservation) -> Outcome:
-    """The outcome of one request. Rows are in order: the first that applies is the answer."""
+    """The outcome of one request. The first rule that applies decides."""
     if observed.end in _OURS:
         return _OURS[observed.end]
-    if observed.http is None:  # sent, and then no head: cut before its first byte, or something that is no HTTP
+    if observed.http is None:  # no head: cut before its first byte, or not HTTP
         return Outcome.MALFORMED if observed.malformed else Outcome.TRUNCATED
     if observed.http != 200:
         return _BY_STATUS.get(observed.http, Outcome.HTTP_ERROR)

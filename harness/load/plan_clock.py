@@ -1,9 +1,9 @@
-"""Plan time against the clock: the schedule is absolute, and stands still while the load is paused.
+"""Converts plan time to clock time. The schedule is absolute and does not advance while the load is paused.
 
     plan      0 ====== 10 ======== 20 =====>
-    clock  t0 ====== |paused| ======== =====>     what was due during a pause comes after it, nothing is skipped
+    clock  t0 ====== |paused| ======== =====>     arrivals due during a pause come after it; none is skipped
 
-So a run with quiesce phases sends the same rows as one without.
+A run with quiesce phases therefore sends the same rows as a run without them.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass
 class PlanClock:
-    """Times in ns of the clock. `start` must come before `due_ns`."""
+    """The clock of the plan. Times are ns of the monotonic clock; `start` must come before `due_ns`."""
 
     start_ns: int | None = None
-    shifted_ns: int = 0  # sum of the pauses that are over
-    paused_ns: int | None = None  # when the present pause began
+    shifted_ns: int = 0  # total length of the pauses that are over
+    paused_ns: int | None = None  # start of the current pause
 
     def start(self, t0_ns: int) -> None:
         assert self.start_ns is None, "a timeline starts once"
@@ -37,6 +37,6 @@ class PlanClock:
         return self.start_ns is not None and self.paused_ns is None
 
     def due_ns(self, t_s: float) -> int:
-        """When the plan's moment `t_s` is due, as things stand."""
+        """The clock time (ns) at which plan time `t_s` (s) is due, without later pauses."""
         assert self.start_ns is not None
         return self.start_ns + self.shifted_ns + round(t_s * 1e9)

@@ -1,8 +1,8 @@
-"""Prompt text of an exact size, the same for the same plan row, on every machine.
+"""Makes prompt text of an exact size, equal for equal plan rows on every machine.
 
-Our byte-level tokenizer makes one token of one byte, and the text is ASCII, so sizes are exact for it (a chat
-template adds its own). For a foreign target they are sizes in characters: about 3.5 to 5 characters a token with the
-usual BPE vocabularies; the true count is then the reply's `prompt_tokens`.
+Our byte-level tokenizer makes one token of each byte and the text is ASCII, so sizes in tokens are exact for it, apart
+from a chat template. For a foreign target they are sizes in characters, about 3.5 to 5 characters per token; the true
+count is the reply's `prompt_tokens`.
 """
 
 import hashlib
@@ -19,26 +19,26 @@ _WORDS = (
     "chart", "speed", "turn", "stop", "start", "hold", "load", "cargo", "water", "pressure", "test", "again",
     "slowly", "under", "over", "between", "because", "after",
 )  # fmt: skip
-_BATCH = 64  # words drawn at once: fixed, so that a longer text of a seed starts with the shorter one
+_BATCH = 64  # words drawn at once: a constant, so that a longer text of a seed starts with the shorter one
 
 
 def prompt_text(parts: Sequence[PromptPart]) -> str:
-    """The parts' texts in order. Parts of one seed are alike from their start, whatever their length."""
+    """The texts of the parts in order. Parts of one seed begin alike, whatever their length."""
     return "".join(_text(str(part.seed), part.tokens) for part in parts)
 
 
 def canary_text(seed: int, index: int, tokens: int = 48) -> str:
-    """The canary prompt of that index: fixed for a seed, and in common with no load."""
+    """The canary prompt of an index: fixed for a seed and different from all loads."""
     return _text(f"{seed}/canary/{index}", tokens)
 
 
 def text_digest(text: str) -> str:
-    """Digest that names a prompt in the history, where its text is not kept."""
+    """The digest that identifies a text in the history, where the text is not kept."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _text(name: str, size: int) -> str:
-    """Its own name's digest comes first: prompts of different rows part at once and share no KV block by chance."""
+    """Text that starts with the digest of its name, so that prompts of different rows share no KV block by chance."""
     rng = random.Random(name)
     text = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     while len(text) < size:

@@ -1,10 +1,9 @@
-"""Reads a stream of server-sent events, each stamped as its bytes arrive.
+"""Reads a stream of server-sent events, each with the arrival time of its bytes.
 
-    bytes -> Lines -> data lines -> event -> chunks.absorb
-             bounded                stamped with the arrival of its bytes
+    bytes -> LineSplitter -> data lines -> event -> chunks.merge_chunk
+             bounded                       with the arrival time of its bytes
 
-Nothing here touches a socket or a clock: the caller feeds bytes with their stamp, so one reader serves gevent,
-threads and tests, and a stamp is taken before any parsing.
+This module uses no socket and no clock. The caller feeds bytes with their arrival time, which is taken before parsing.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ LINE_BYTES_MAX = 1 << 20
 
 
 class EventReader:
-    """Feeds on the bytes of an event stream. `on_gap(ns)` is called for each pause between two events with text."""
+    """Parses the bytes of an event stream. `on_gap(ns)` is called for each gap between two events with text."""
 
     def __init__(self, on_gap: Callable[[int], None] | None = None) -> None:
         self.stats = StreamStats()
@@ -27,7 +26,7 @@ class EventReader:
         self._sha = hashlib.blake2b(digest_size=16)
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Take bytes that arrived at `now_ns`. Never raises for what the other side sent."""
+        """Parse bytes that arrived at `now_ns`. Data from the server never raises."""
         for line in self._lines.feed(data):
             self._line(line, now_ns)
         if self._lines.overlong:
@@ -35,12 +34,12 @@ class EventReader:
             self._malformed(f"a line of more than {LINE_BYTES_MAX} bytes".encode())
 
     def close(self, now_ns: int) -> None:
-        """The stream ended in good order: a last event may lack its blank line (a cut must not call this)."""
+        """End a stream that closed in order: its last event may lack a blank line. Do not call it after a cut."""
         for line in [*self._lines.rest(), b""]:
             self._line(line, now_ns)
 
     def text_sha(self) -> str | None:
-        """Digest of the text so far, None while there is none."""
+        """The digest of the text so far; None without text."""
         return self._sha.hexdigest() if self.stats.chunks else None
 
     def _line(self, line: bytes, now_ns: int) -> None:
@@ -51,7 +50,7 @@ class EventReader:
         elif not line and self._data:
             event, self._data = b"\n".join(self._data), []
             self._event(event, self._data_ns)
-        # anything else is a comment (":"), or a field such as "event:" and "id:" that says nothing we need
+        # other lines are comments (":") or fields such as "event:" and "id:", which are not needed
 
     def _event(self, event: bytes, event_ns: int) -> None:
         stats = self.stats
@@ -91,12 +90,12 @@ class EventReader:
 
 
 class LineSplitter:
-    """Splits bytes at LF, CR LF or CR, and never holds more than LINE_BYTES_MAX of an unfinished line."""
+    """Splits bytes at LF, CR LF or CR, and holds at most LINE_BYTES_MAX bytes of an unfinished line."""
 
     def __init__(self) -> None:
         self._held = b""
         self._skipping = False
-        self.overlong = False  # set when a line was too long and thrown away; the caller resets it
+        self.overlong = False  # True when a line was too long and was dropped; the caller resets it
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         held = self._held + data if self._held else data
@@ -114,6 +113,6 @@ class LineSplitter:
         return lines
 
     def rest(self) -> list[bytes]:
-        """The last line when the stream ended without a line end."""
+        """The last line of a stream that ended without a line end."""
         held, self._held = self._held.rstrip(b"\r"), b""
         return [held] if held and not self._skipping else []

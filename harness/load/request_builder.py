@@ -1,4 +1,4 @@
-"""From a plan row to the bytes that go out: body, headers, and the `request` line of the spool."""
+"""Builds requests from planned rows: body, headers, and the `request` line of the spool."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request ready to go. `line` is its spool line without the stamps, which are known when it is sent."""
+    """A request ready to send. `line` is its spool line without the times, which are known when it is sent."""
 
     request: HttpRequest
     line: dict[str, object]
@@ -26,7 +26,7 @@ class PreparedRequest:
 
 
 class RequestBuilder:
-    """Writes requests for one config. Missing keys are found when it is made, not in the middle of a run."""
+    """Builds the requests of one config. A missing API key raises LookupError when the builder is made."""
 
     def __init__(self, config: LoadConfig) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class RequestBuilder:
         self._keys = {group: bearer(config.key_for(group)) for group in groups}
 
     def load_request(self, load: Load, ask: PlannedRequest) -> PreparedRequest:
-        """The request of a plan row."""
+        """Build the request of a planned row."""
         config, api = self._config, self._config.api_for(load.id)
         text = prompt_text(ask.parts)
         if ask.malformed:
@@ -49,7 +49,8 @@ class RequestBuilder:
         return self._prepared(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
 
     def canary_request(self, number: int) -> PreparedRequest:
-        """The nth canary: the fixed prompts in turn, greedy, with log probabilities where they are wanted."""
+        """Build the nth canary: fixed prompts in turn, greedy, with log probabilities where the config asks for
+        them."""
         canary, api = self._config.canary, self._config.api_for("canary")
         assert canary is not None
         index = number % canary.prompts

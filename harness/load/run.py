@@ -1,11 +1,11 @@
-"""The load of one process: sends what is planned, keeps every promise about time, and writes down each request.
+"""The load of one process: it sends planned requests, keeps deadlines and limits, and records each request.
 
-    offer --- gate? --- slot? --- spawn --- sent line --- exchange --- reply line
-                |          |
-              held      dropped (counted, written, never waited for)
+    offer --- breaker? --- slot? --- spawn --- request line --- exchange --- reply line
+                |            |
+            held back     dropped (counted, recorded, never waited for)
 
-It knows no Locust and no gevent: `Ports` says how to spawn and to sleep, so it runs on threads as well. Whatever
-breaks inside (`failure`) ends the run: a load that can't be recorded must not go on.
+It uses neither Locust nor gevent: `Ports` provides spawn and sleep, so it also runs on threads. An internal error
+(`failure`) ends the run, because a load that can't be recorded must not go on.
 """
 
 import sys
@@ -29,8 +29,8 @@ from harness.load.spool import Spool
 from harness.load.spool_lines import canary_line, reply_line
 
 CANARY_SLOTS = 4
-SWEEP_S = 0.02  # how late a deadline may be noticed
-GRACE_S = 2.0  # what cut requests get to write their reply
+SWEEP_S = 0.02  # seconds by which a deadline may be noticed late
+GRACE_S = 2.0  # seconds that cut requests have to record their reply
 
 
 def _thread(work: Callable[[], object]) -> None:
@@ -39,7 +39,7 @@ def _thread(work: Callable[[], object]) -> None:
 
 @dataclass(frozen=True)
 class Ports:
-    """Clock, sleep and a way to do work beside this: gevent's inside Locust, threads and time elsewhere."""
+    """Clock, sleep and spawn: those of gevent inside Locust, time and threads elsewhere."""
 
     clock_ns: Callable[[], int] = time.monotonic_ns
     sleep: Callable[[float], None] = time.sleep
@@ -48,7 +48,7 @@ class Ports:
 
 @dataclass
 class _OpenRequest:
-    """A request that is out: its exchange and its deadline."""
+    """A request in flight: its exchange and its deadline."""
 
     exchange: Exchange
     deadline_ns: int
@@ -56,7 +56,7 @@ class _OpenRequest:
 
 @dataclass
 class _Slots:
-    """Open requests of one load."""
+    """The number of open requests of one load and its limit."""
 
     limit: int
     taken: int = 0
@@ -64,7 +64,7 @@ class _Slots:
 
 @dataclass
 class LoadRun:
-    """One run. `on_reply(planned, sent_ns, reply)` is told after each reply is written (Locust's events)."""
+    """One load run. `on_reply(planned, sent_ns, reply)` is called after each reply is recorded."""
 
     config: LoadConfig
     spool: Spool
@@ -89,18 +89,18 @@ class LoadRun:
 
     @property
     def stopped_by_breaker(self) -> str:
-        """Why the breaker ended the sending, "" while it has not."""
+        """The reason why the breaker stopped the load, "" while it has not."""
         return self._breaker.stopped
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def offer(self, planned: PreparedRequest, intended_ns: int) -> None:
-        """Send it now, beside whatever else is going on. A full pool counts a dropped arrival; nothing blocks."""
+        """Send a request now without blocking. An arrival beyond the load's limit counts as dropped."""
         if self._admit(planned, intended_ns):
             self.ports.spawn(lambda: self._guarded(planned, intended_ns))
 
     def send(self, planned: PreparedRequest, intended_ns: int) -> Outcome | None:
-        """The same for a closed-loop user, who waits for the end: its outcome, or None when it was not sent."""
+        """Send a request and wait for its end, for closed-loop users. Returns None when it was not sent."""
         if not self._admit(planned, intended_ns):
             return None
         reply = self._guarded(planned, intended_ns)
@@ -148,10 +148,12 @@ class LoadRun:
         now_ns = clock_ns()
         with self._lock:
             self._connections.release(connection, now_ns, reply.reusable)
-            if planned.kind != "malformed":  # a 500 for nonsense is a finding, and no sign that the server suffers
+            if (
+                planned.kind != "malformed"
+            ):  # a 500 for a malformed request is a finding, but no sign of an overloaded server
                 self._tell_breaker(now_ns, sent_ns, reply)
         self._put(reply_line(request.id, reply))
-        if planned.kind == "canary" and reply.outcome is Outcome.OK:  # half an answer is no wrong answer
+        if planned.kind == "canary" and reply.outcome is Outcome.OK:  # an incomplete reply is not a wrong one
             self._put(canary_line(request.id, reply))
         if self.on_reply is not None:
             self.on_reply(planned, sent_ns, reply)
@@ -159,17 +161,17 @@ class LoadRun:
 
     def _tell_breaker(self, now_ns: int, sent_ns: int, reply: Reply) -> None:
         if reply.outcome in (Outcome.CANCELLED, Outcome.UNFINISHED):
-            return  # our doing: it says nothing about the server
+            return  # caused by us, so it says nothing about the server
         lost = reply.http is None and reply.outcome is not Outcome.TIMEOUT
         bad = lost or reply.outcome is Outcome.REFUSED or (reply.http or 0) >= 500
         heard = reply.stats
         tokens = (heard.prompt_tokens or 0) + (heard.count_tokens()[0] or 0)
         self._breaker.record_reply(now_ns, bad, reply.end_ns - sent_ns, tokens, reply.retry_after_s)
 
-    # -- what goes on beside ---------------------------------------------------------------------------------------
+    # -- periodic work ---------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Cut what is over time. Called every `SWEEP_S`."""
+        """Cut requests that exceed their deadline. It is called every SWEEP_S."""
         now_ns = self.ports.clock_ns()
         with self._lock:
             late = [entry.exchange for entry in self._open.values() if entry.deadline_ns <= now_ns]
@@ -177,7 +179,7 @@ class LoadRun:
             exchange.cut(ClientEnd.DEADLINE)
 
     def every_second(self, last: bool = False) -> None:
-        """Write the self-audit, and the gaps when their window is over. Called once a second."""
+        """Record the self-audit, and the gaps when their window is over. It is called once a second."""
         with self._lock:
             line = self.audit.line()
             rows = self._gaps.rotate(self.ports.clock_ns(), cut=last)
@@ -186,10 +188,12 @@ class LoadRun:
         for row in rows:
             self._put(row)
         if held:
-            self.event("held", held, self._breaker.stopped or "ramp, Retry-After or limit of the target's manners")
+            self.event(
+                "held", held, self._breaker.stopped or "ramp, Retry-After or limit of the politeness to the target"
+            )
 
     def phase(self) -> None:
-        """A phase begins: gaps from now on are its own, and none of them shares a window with those before."""
+        """Begin a phase: the histogram of gaps starts a new window, so that no window lies in two phases."""
         with self._lock:
             rows = self._gaps.rotate(self.ports.clock_ns(), cut=True)
         for row in rows:
@@ -199,7 +203,7 @@ class LoadRun:
         self._put({"e": "event", "t_ns": self.ports.clock_ns(), "kind": kind, "value": value, "detail": detail})
 
     def finish(self, drain_s: float) -> int:
-        """Send no more, give open requests `drain_s`, cut the rest. How many were cut (their outcome: unfinished)."""
+        """Stop sending, wait `drain_s` for open requests, and cut the others. Returns the number of cut requests."""
         self.stopping = True
         self._await_empty(drain_s)
         with self._lock:
@@ -219,7 +223,7 @@ class LoadRun:
             self.ports.sleep(SWEEP_S)
 
     def fail(self, error: BaseException) -> None:
-        """Something broke that is ours (a full disk, a mistake): keep the first and send no more."""
+        """Record an internal error (a full disk, a mistake of ours) and stop sending. The first error is kept."""
         if self.failure is None:
             self.failure = error
             traceback.print_exception(error, file=sys.stderr)

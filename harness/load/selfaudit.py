@@ -1,7 +1,7 @@
-"""What the load generator knows about itself, once a second. Its lateness voids timing verdicts, so it must be told.
+"""Counters of the load generator about itself, recorded once a second. Judge load reads them.
 
-Lateness is the time from a request's intended sending to its real one. A generator that is short of CPU looks
-like a slow server in every latency it measures.
+Lateness is the time from a request's intended sending to its real sending. A generator that lacks CPU time measures too
+high latencies, so its lateness voids timing judges.
 """
 
 import time
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class SelfAudit:
-    """Counters of the process; `line()` gives the spool line of the last second and starts the next one."""
+    """Counters of the process. `line` returns the spool line of the last second and starts the next second."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class SelfAudit:
         self._late_ns.append(max(0, lateness_ns))
 
     def line(self) -> dict[str, object]:
-        """`self` line: lateness of this second's sendings (NULL when there were none), cores used since the last."""
+        """The `self` line: lateness of this second's requests (NULL without any), and cores used since the last
+        line."""
         now_ns, cpu_ns = self._clock_ns(), self._cpu_ns()
         late_ns, self._late_ns = sorted(self._late_ns), []
         elapsed_ns = max(1, now_ns - self._at_ns)
@@ -53,7 +54,7 @@ class SelfAudit:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
+    """The resident memory of this process, in bytes."""
     for row in Path("/proc/self/status").read_text().splitlines():
         if row.startswith("VmRSS:"):
             return int(row.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Append-only file of JSON lines. What was written before a kill -9 is still there, at most the last line is half."""
+"""An append-only file of JSON lines. After a kill -9 at most the last line is incomplete."""
 
 import json
 import os
@@ -6,21 +6,21 @@ from pathlib import Path
 
 
 class SpoolFull(OSError):
-    """A line could not be written whole: the run can't be recorded, so it must not go on."""
+    """A line could not be written completely, so the run can't be recorded and must end."""
 
 
 class Spool:
-    """One writer of one file. Each line is one `write`, so lines of several greenlets or threads never mix."""
+    """The writer of one file. Each line is one `write`, so lines of several greenlets or threads never mix."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         size_bytes = os.fstat(self._fd).st_size
         if size_bytes and os.pread(self._fd, 1, size_bytes - 1) != b"\n":
-            os.write(self._fd, b"\n")  # an earlier writer died in a line: keep its half apart from our first
+            os.write(self._fd, b"\n")  # an earlier writer died within a line: end it before our first line
 
     def put(self, line: dict[str, object]) -> None:
-        """Append one line. NUL in text is written as U+2400: SQLite and terminals stop reading at NUL."""
+        """Append one line. NUL in text becomes U+2400, because SQLite and terminals stop reading at NUL."""
         text = json.dumps(line, separators=(",", ":"), ensure_ascii=True)
         if "\\u0000" in text:
             text = text.replace("\\u0000", "\\u2400")

@@ -1,4 +1,4 @@
-"""Spool lines of what came back. Column names are those of the history's tables."""
+"""Spool lines of replies. Keys are the column names of the history's tables."""
 
 from harness.load.exchange import Reply
 
@@ -32,7 +32,7 @@ def reply_line(request_id: str, reply: Reply) -> dict[str, object]:
 
 
 def canary_line(request_id: str, reply: Reply) -> dict[str, object]:
-    """The `canary_reply` line: tokens with what is known of them, or the text where the target gives no tokens."""
+    """The `canary_reply` line: tokens with logprobs and margins, or the text where the target sends no tokens."""
     log = reply.stats.log
     return {
         "e": "canary_reply",

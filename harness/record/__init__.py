@@ -1,1 +1,1 @@
-"""Record: one append-only history per run, written by one process, the only memory of what happened."""
+"""Records a run in one append-only history, run.sqlite, which one process writes."""

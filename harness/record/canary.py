@@ -21,9 +21,9 @@ _ORDER = ("equal", "drift", "unknown", "corrupt")
 
 @dataclass(frozen=True)
 class Answer:
-    """Tokens of one greedy reply, with what is known of each. Lists are as long as `tokens`, or None.
+    """One greedy reply. `logprobs` and `margins` have one entry for each token, or are None.
 
-    A target that gives no tokens has only a `text`; two texts that differ can't be told from benign drift.
+    A target that sends no tokens has only a `text`; different texts can't be distinguished from benign drift.
     """
 
     tokens: tuple[str, ...] | None
@@ -34,8 +34,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`compared` tokens were looked at; they part at index `parted_at` (None: nowhere), where the reference's margin
-    between its best two was `margin`."""
+    """The result of a comparison of `compared` tokens.
+
+    `parted_at` is the index of the first different token, or None. `margin` is the reference's margin between its best
+    two candidates there.
+    """
 
     state: str
     compared: int
@@ -44,7 +47,8 @@ class Comparison:
 
 
 def compare(reference: Answer, reply: Answer) -> Comparison:
-    """The worst of both views. A reply that ends earlier or later parts where the shorter one ends."""
+    """Compare tokens and log probabilities; the worse state counts. Replies of different lengths differ at the shorter
+    one's end."""
     if reference.tokens is None or reply.tokens is None:
         alike_text = reference.text is not None and reference.text == reply.text
         return Comparison("equal", 1) if alike_text else Comparison("unknown", 0)
@@ -58,7 +62,7 @@ def compare(reference: Answer, reply: Answer) -> Comparison:
         return Comparison(state, common)
     margin = _at(reference.margins, parted_at)
     if margin is None:
-        margin = _at(reply.margins, parted_at)  # the same two candidates, seen from the other side
+        margin = _at(reply.margins, parted_at)  # the margin between the two candidates on the other side
     parting = "unknown" if margin is None else max("drift", _size(margin), key=_ORDER.index)
     return Comparison(max(state, parting, key=_ORDER.index), min(common, parted_at + 1), parted_at, margin)
 
@@ -85,16 +89,16 @@ def _at(values: Sequence[float | None] | None, index: int) -> float | None:
 
 @dataclass(frozen=True)
 class Reference:
-    """Known answers by prompt digest. `name` says what they are ("exact", "self"), for the history."""
+    """Known answers by prompt digest. `name` is their origin, "exact" or "self"."""
 
     name: str
     answers: dict[str, Answer]
 
 
 def read_reference(path: Path) -> Reference:
-    """A reference file: `{"reference": name, "answers": {prompt_sha: {"tokens", "logprobs", "margins", "text"}}}`.
+    """Read a file `{"reference": name, "answers": {prompt_sha: {"tokens", "logprobs", "margins", "text"}}}`.
 
-    Raises ValueError that names the file and the first thing wrong with it.
+    Raises ValueError that names the file and its first problem.
     """
     try:
         value = json.loads(path.read_text())

@@ -1,7 +1,7 @@
-"""When are two runs the same? When their deterministic rows are: one digest over all of them, in a fixed order.
+"""A digest over the deterministic rows of a run. Two runs with equal digests are equal.
 
-`meta` and `clock` are left out, because they name the machine and the moment. A virtual run with the same seed has
-the same digest everywhere; two live runs never have.
+`meta` and `clock` are left out, because they depend on machine and time. Virtual runs of one seed have equal digests on
+every machine; live runs never have.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ NOT_DETERMINISTIC = frozenset({"meta", "clock"})
 
 
 def digest(path: Path) -> str:
-    """Digest of a history: 32 hex digits over every deterministic table, rows ordered by all their columns."""
+    """The digest of a history: 32 hex digits over all deterministic tables, with rows ordered by all columns."""
     whole = hashlib.blake2b(digest_size=16)
     for table, part in table_digests(path).items():
         whole.update(f"{table}:{part}\n".encode())
@@ -23,7 +23,7 @@ def digest(path: Path) -> str:
 
 
 def table_digests(path: Path) -> dict[str, str]:
-    """Digest of each deterministic table, so that a difference can be named. Reads briefly, and read-only."""
+    """The digest of each deterministic table, so that a difference can be located. The file is read only."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         return {table: _table(connection, table) for table in TABLES if table not in NOT_DETERMINISTIC}

@@ -1,4 +1,4 @@
-"""Take in what the spools of a run still hold: nothing for one that ended in good order, the rest of a killed one."""
+"""Completes the history of a killed run with the lines that its spools still hold."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from harness.record.recorder import Recorder
 
 
 def finish_history(directory: Path) -> None:
-    """Safe to repeat. Raises HistoryFull when the disk has no room for it, FileNotFoundError without a history."""
+    """Take all spool lines into the history. It can be repeated. Raises HistoryFull or FileNotFoundError."""
     if not (directory / "run.sqlite").is_file():
         raise FileNotFoundError(f"{directory} holds no run.sqlite")
     reference = directory / "reference.json"

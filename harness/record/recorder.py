@@ -1,13 +1,13 @@
-"""The one writer of run.sqlite. It tails the two spools, takes what the harness itself sees, and commits in batches.
+"""The only writer of run.sqlite. It tails both spools, takes rows of the harness, and commits in batches.
 
     load process   -> requests.jsonl \\
-                                       pump() -> one transaction: rows, and how far each file is taken
+                                       pump() -> one transaction: rows, and the offset in each file
     server process -> outcomes.jsonl /
     sampler, drive -> typed methods  /
 
-Rows and file offsets are in the same transaction, so a recorder that died anywhere can be run again over the
-directory: it goes on where the history ends, and no line is taken twice or lost.
-All stamps given to this class are raw CLOCK_MONOTONIC; the run's start is subtracted on the way in.
+Rows and file offsets are in one transaction, so a recorder that died can be run again over the directory: it continues
+where the history ends, and no line is taken twice or lost. Times given to this class are raw CLOCK_MONOTONIC ns; the
+run's start is subtracted when they are stored.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from harness.record.store import open_history, write_rows
 from harness.record.tail import FileShrank, read_tail
 
 SPOOLS = {"requests.jsonl": "load", "outcomes.jsonl": "server"}  # file -> process that writes it
-ROWS_HELD_MAX = 1_000_000  # what the typed methods may hold between two pumps
+ROWS_HELD_MAX = 1_000_000  # rows that the typed methods may hold between two pumps
 
 
 _Batch = tuple[str, list[tuple[Any, ...]]]
@@ -33,7 +33,7 @@ _Batch = tuple[str, list[tuple[Any, ...]]]
 
 
 class HistoryFull(Exception):
-    """The history can't grow: the disk is full, or the file can't be written. What was committed stays readable."""
+    """The history can't be written, for example because the disk is full. Committed rows stay readable."""
 
     def __init__(self, path: Path, cause: Exception, rows_lost: int) -> None:
         super().__init__(
@@ -44,10 +44,13 @@ class HistoryFull(Exception):
 
 
 class Recorder:
-    """Typed methods may be called from any thread and only hold rows; `pump` and `close` belong to one thread."""
+    """The recorder. Typed methods hold rows and may be called from any thread; one thread calls `pump` and `close`."""
 
     def __init__(self, directory: Path, start_ns: int, reference: Reference | None = None) -> None:
-        """Open or make `directory/run.sqlite`. An existing history keeps its own start; `start_ns` is for a new one."""
+        """Open or create `directory/run.sqlite`.
+
+        `start_ns` is the start of a new history; an existing one keeps its own.
+        """
         self.path = directory / "run.sqlite"
         self._directory = directory
         self._reference = reference
@@ -55,7 +58,7 @@ class Recorder:
         self._batches: list[_Batch] = []
         self._lock = threading.Lock()
         self._series: dict[str, int] = {}
-        self._prompts: dict[str, str] = {}  # canary request -> prompt digest, until its reply is there
+        self._prompts: dict[str, str] = {}  # canary request -> prompt digest, until its reply arrives
         self._connection = open_history(self.path)
         self._offsets = {name: int(self._meta(f"taken.{name}") or 0) for name in SPOOLS}
         known = self._meta("start_ns")
@@ -66,17 +69,17 @@ class Recorder:
             self._series[name] = identity
         self._remember_prompts()
 
-    # -- what the harness says -------------------------------------------------------------------------------------
+    # -- rows of the harness ---------------------------------------------------------------------------------------
 
     def meta(self, key: str, value: str) -> None:
-        """Set a fact of the run; the last value stands."""
+        """Set a value of table meta; the last value counts."""
         self._hold(Row("meta", (key, value)))
 
     def clock(self, t_ns: int, real_ns: int, boot_ns: int, proc: str, offset_ns: int, err_ns: int) -> None:
         self.put("clock", t_ns=t_ns, real_ns=real_ns, boot_ns=boot_ns, proc=proc, offset_ns=offset_ns, err_ns=err_ns)
 
     def phase(self, name: str, n: int, start_ns: int, end_ns: int | None, ended_by: str | None) -> None:
-        """A phase; call it again with its end: the later row replaces the one of the same name and n."""
+        """Record a phase. A second call with the same name and n replaces the row, to add its end."""
         self.put("phase", name=name, n=n, start_ns=start_ns, end_ns=end_ns, ended_by=ended_by)
 
     def event(self, t_ns: int, proc: str, kind: str, value: float | None = None, detail: str | None = None) -> None:
@@ -85,7 +88,10 @@ class Recorder:
     def series(
         self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None = None
     ) -> int:
-        """Declare a series once and get its id; the first declaration stands. `absent` says why there is no sensor."""
+        """Declare a series and return its id; the first declaration counts.
+
+        `absent` is the reason for a missing sensor.
+        """
         with self._lock:
             identity, row = self._declare(name, unit, kind, source, period_ns, absent)
             if row is not None:
@@ -93,28 +99,27 @@ class Recorder:
         return identity
 
     def absent(self, name: str, reason: str | None) -> None:
-        """Say why a declared series has no sensor, for the judges' `needs`; None: it has one after all."""
+        """Set the reason why a declared series has no sensor; None when it has one."""
         self._hold(Row("series.absent", (reason, name)))
 
     def sample(self, series: int, t_ns: int, value: float) -> None:
         self._hold(Row("sample", (series, t_ns - self.start_ns, value)))
 
     def put(self, table: str, **fields: Any) -> None:
-        """Any other row by column name (virtual drive: request, reply, served, fire, step, ...). Unknown names are our
-        mistake and raise."""
+        """Record a row of any other table by column names. It asserts that the table has these columns."""
         row = row_of(table, fields, self.start_ns)
         assert not row.surplus, f"table {table} has no column {', '.join(row.surplus)}"
         self._hold(row)
 
     def put_many(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Rows in the table's column order whose stamps are run time already: the virtual drive's quick way in."""
+        """Record rows in column order whose times are relative to the run's start, for the virtual drive."""
         with self._lock:
             self._batches.append((table, list(rows)))
 
-    # -- the one writer --------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------------
 
     def pump(self) -> int:
-        """Take what the spools and the methods have, in one transaction. Rows written. Raises HistoryFull."""
+        """Commit the rows of methods and spools. Returns the number of rows. Raises HistoryFull."""
         with self._lock:
             held, self._held = self._held, []
             batches, self._batches = self._batches, []
@@ -127,7 +132,7 @@ class Recorder:
         return written
 
     def close(self) -> None:
-        """Pump to the end and close. After this the file is whole without its WAL."""
+        """Pump and close. Afterwards the file is complete without its WAL."""
         try:
             self.pump()
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -143,7 +148,7 @@ class Recorder:
         else:
             self.close()
 
-    # -- a spool line becomes rows ---------------------------------------------------------------------------------
+    # -- rows of spool lines ---------------------------------------------------------------------------------------
 
     def _take(self, name: str) -> tuple[list[Row], int, bool]:
         offset = self._offsets[name]
@@ -200,7 +205,7 @@ class Recorder:
             odd["spool_garbage"] += 1
             return []
         tokens = answer.text if answer.tokens is None else list(answer.tokens)
-        if known is None:  # no reference yet: keep the tokens, judges may use the baseline's agreement with itself
+        if known is None:  # without a reference the tokens are kept for the comparison with the baseline
             fields: dict[str, Any] = {"request": request, "reference": None, "tokens": tokens, "state": "unknown"}
         else:
             seen = compare(known, answer)
@@ -209,7 +214,7 @@ class Recorder:
         return [row_of("canary", fields, self.start_ns)]
 
     def _remark(self, kind: str, count: int, file: str) -> Row:
-        """An event about a spool itself, at the history's latest moment: the line has no stamp that we could trust."""
+        """An event about a spool itself, at the latest time of the history, since the line has no valid time."""
         word, _, what = kind.partition(" ")
         latest = self._connection.execute("SELECT max(t_ns) FROM event").fetchone()[0] or 0
         detail = f"{file}: {what}" if what else file
@@ -243,7 +248,7 @@ class Recorder:
     def _declare(
         self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None
     ) -> tuple[int, Row | None]:
-        """The id of a series, and its row when it is new. The caller holds the lock and writes the row."""
+        """The id of a series, and its row when it is new. The caller holds the lock and stores the row."""
         identity = self._series.get(name)
         if identity is not None:
             return identity, None
@@ -260,7 +265,7 @@ class Recorder:
         return None if found is None else str(found[0])
 
     def _remember_prompts(self) -> None:
-        """Canaries whose reply was not taken yet when an earlier recorder died."""
+        """Load the prompts of canaries whose reply was not taken when an earlier recorder died."""
         query = """SELECT id, prompt_sha FROM request LEFT JOIN canary ON canary.request = request.id
                    WHERE kind = 'canary' AND canary.request IS NULL"""
         self._prompts.update(self._connection.execute(query))

@@ -1,6 +1,6 @@
-"""From a spool line to rows of the history: which kinds there are, and which columns are stamps.
+"""Converts spool lines to rows of the history.
 
-Pure. A line carries the column names of its table; unknown names are reported, missing ones become NULL.
+A line has the column names of its table. Unknown names are reported, and missing names become NULL.
 """
 
 import json
@@ -11,7 +11,8 @@ from assertions.schema import columns
 
 Value = int | float | str | None
 
-# Columns that hold a moment (raw CLOCK_MONOTONIC in spools, run time in the history). Other _ns columns are lengths.
+# Columns with a time (raw CLOCK_MONOTONIC in spools, since the run's start in the history). Other _ns columns are
+# durations.
 STAMPS = frozenset(
     {
         "t_ns",
@@ -31,7 +32,7 @@ STAMPS = frozenset(
 )
 ROW_KINDS = frozenset({"request", "reply", "served", "fault", "fire", "hist", "mark", "audit", "event", "step"})
 
-# Figures of a `self` line that become series: name, unit, kind.
+# Keys of a `self` line that become series: name, unit, kind.
 SELF_SERIES: dict[str, tuple[str, str, str]] = {
     "lateness_ms_p99": ("load.lateness_ms_p99", "ms", "gauge"),
     "lateness_ms_max": ("load.lateness_ms_max", "ms", "gauge"),
@@ -46,7 +47,7 @@ SELF_SERIES: dict[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One row for one table; `values` in the table's column order. `surplus` are names that the table lacks."""
+    """A row of one table. `values` are in column order; `surplus` holds names that the table lacks."""
 
     table: str
     values: tuple[Value, ...]
@@ -57,7 +58,7 @@ _COLUMNS = {table: columns(table) for table in (*ROW_KINDS, "clock", "phase", "s
 
 
 def row_of(table: str, line: dict[str, Any], start_ns: int, proc: str | None = None) -> Row:
-    """The row of a line, its stamps moved to run time. `proc` fills that column where the line has none."""
+    """The row of a line with times relative to the run's start. `proc` is the default of that column."""
     names = _COLUMNS[table]
     values = []
     for name in names:
@@ -72,7 +73,10 @@ def row_of(table: str, line: dict[str, Any], start_ns: int, proc: str | None = N
 
 
 def _plain(value: Any) -> Value:
-    """What SQLite can hold. NUL ends a text for many readers, so it is shown as U+2400; ints beyond 64 bits as text."""
+    """Convert a value for SQLite.
+
+    NUL becomes U+2400 because it ends text for many readers; ints over 64 bits become text.
+    """
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, bool):

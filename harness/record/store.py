@@ -1,4 +1,4 @@
-"""The history's file: opening it, and writing rows so that states of one thing replace each other."""
+"""Opens the history's file and writes rows; in some tables a later row replaces an earlier one."""
 
 import sqlite3
 from itertools import chain
@@ -9,12 +9,14 @@ from harness.record.rows import Value
 
 
 def open_history(path: Path) -> sqlite3.Connection:
-    """A connection for the one writer; makes the tables in a new file. ValueError for another history version."""
+    """Open a connection for the writer and create the tables of a new file. Raises ValueError for another version."""
     new = not path.exists()
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # safe against kill -9; a power cut may lose the last batch
+        connection.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # safe against kill -9; a power failure may lose the last batch
         if new:
             create(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -27,7 +29,7 @@ def open_history(path: Path) -> sqlite3.Connection:
 
 
 def write_rows(connection: sqlite3.Connection, table: str, rows: list[tuple[Value, ...]]) -> None:
-    """Insert rows of one table; where the table holds states of things, the later row replaces the earlier one."""
+    """Insert rows of one table. In tables of states a later row replaces the earlier row of the same key."""
     if table == "series.absent":
         connection.executemany("UPDATE series SET absent = ? WHERE name = ?", rows)
         return
@@ -49,10 +51,10 @@ def write_rows(connection: sqlite3.Connection, table: str, rows: list[tuple[Valu
 
 
 _PARAMETERS_MAX = 999
-"""Of a statement; every SQLite takes so many."""
+"""The number of parameters in a statement that every SQLite accepts."""
 
-# Tables whose rows are states of one thing, and the leading columns that name the thing: the last state stands.
-# A `persist` fault that a restarted server arms again is another arming of the same occurrence: each keeps its row.
+# Tables of states, and the leading columns that are their key: the last row of a key counts.
+# A `persist` fault that a restarted server arms again has another row for the same occurrence.
 _STATES: dict[str, tuple[str, ...]] = {
     "meta": ("key",),
     "fault": ("id", "n", "spec", "seed", "arm_ns"),

@@ -1,4 +1,4 @@
-"""Reads a growing file of JSON lines from where we stopped; a half last line is left for the next time."""
+"""Reads a growing file of JSON lines from an offset. An incomplete last line is left for the next read."""
 
 import json
 import os
@@ -12,20 +12,20 @@ LINE_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True)
 class TailRead:
-    """What one read found: whole lines, how many were not JSON objects, and the offset after them."""
+    """The result of one read: complete lines, the number of lines that were not JSON objects, and the new offset."""
 
     lines: list[dict[str, Any]]
     garbage: int
     offset: int
-    more: bool  # the read was full: call again
+    more: bool  # True when the read was full and should be repeated
 
 
 class FileShrank(RuntimeError):
-    """A spool is append-only; one that got shorter was replaced, and its offsets mean nothing."""
+    """A spool became shorter. It is append-only, so it was replaced and its offset is invalid."""
 
 
 def read_tail(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) -> TailRead:
-    """Whole lines from `offset` on. A file that is not there yet has none. Never raises for a line's content."""
+    """Read complete lines from `offset`. A missing file has none. The content of a line never raises."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < offset:
@@ -37,7 +37,7 @@ def read_tail(path: Path, offset: int, read_bytes_max: int = READ_BYTES_MAX) -> 
     end = data.rfind(b"\n") + 1
     full = len(data) == read_bytes_max
     if not end:
-        # A line that never ends would stop us for ever: step over what can't be one.
+        # A line without end would block the recorder for ever, so data longer than a line is skipped.
         too_long = len(data) > LINE_BYTES_MAX
         return TailRead([], 1 if too_long else 0, offset + len(data) if too_long else offset, too_long and full)
     lines: list[dict[str, Any]] = []

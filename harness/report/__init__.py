@@ -1,1 +1,1 @@
-"""What a person, a CI job and a later script read of a run; all of it from one model (`model.read`)."""
+"""Reports of a run for people, CI jobs and scripts. All outputs render one model (`model.read`)."""

@@ -1,6 +1,6 @@
-"""What GitHub shows beside a pull request: at most ten lines of `::error`, worst first, and the job's summary page.
+"""GitHub output: at most ten `::error` lines, worst first, and the job's summary page.
 
-GitHub drops annotations beyond ten of a kind in a step without a word, so the tenth says how many there were.
+GitHub silently drops annotations beyond ten of a kind in a step, so the tenth says how many there were.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ WORSE_FIRST = (State.FAIL, State.UNKNOWN)
 
 
 def lines(report: Report) -> list[str]:
-    """Workflow commands to print, one a line. Nothing for a run that passed."""
+    """The workflow commands to print, one per line; empty for a run that passed."""
     told = [
         judged
         for state in WORSE_FIRST
@@ -33,7 +33,7 @@ def lines(report: Report) -> list[str]:
 
 
 def publish_summary(summary: str, environment: Mapping[str, str]) -> None:
-    """Append the Markdown to the job's page when there is one. A page that can't be written is an OSError."""
+    """Append Markdown to the job's page when there is one. Raises OSError."""
     page = environment.get("GITHUB_STEP_SUMMARY")
     if page:
         with Path(page).open("a", encoding="utf-8") as out:

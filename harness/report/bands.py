@@ -1,4 +1,4 @@
-"""What lies behind the curves: phases, armed faults with their fires, canary answers."""
+"""Bands of the timeline: phases, faults with their fires, canary answers."""
 
 import math
 from collections import Counter, defaultdict
@@ -8,7 +8,7 @@ from assertions.judges.tokens import TWIN
 from harness.report.figures import S_PER_NS
 from harness.report.source import RunFiles
 
-TICKS_MAX = 600  # fired ticks and canary dots per lane; more would fall on one pixel
+TICKS_MAX = 600  # fires and canary dots in a lane; more would share one pixel
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PhaseBand:
 
 @dataclass(frozen=True)
 class FaultBand:
-    """One occurrence of a fault: armed, first fired (None: never), healed (None: not seen)."""
+    """One fault occurrence. `first_s` is None when it never fired, `heal_s` when no heal was seen."""
 
     fault: str
     n: int
@@ -40,7 +40,7 @@ class CanaryDot:
 
 
 def phase_bands(source: RunFiles) -> tuple[PhaseBand, ...]:
-    """A phase that never ended is drawn to the last moment that anything was recorded for."""
+    """The phases. One that never ended is drawn to the last recorded time."""
     return tuple(
         PhaseBand(
             phase.name,
@@ -92,7 +92,7 @@ def canaries(source: RunFiles) -> tuple[CanaryDot, ...]:
 
 
 def compared(source: RunFiles) -> tuple[tuple[str, str, int], ...]:
-    """(canary | bystander, state, how many): all of them, also those that are not drawn."""
+    """Counts of all comparisons as ("canary" or "bystander", state, number), also of those that are not drawn."""
     counts = Counter(
         ("bystander" if canary.reference == TWIN else "canary", canary.state or "unknown")
         for canary in source.history.canaries
@@ -101,7 +101,7 @@ def compared(source: RunFiles) -> tuple[tuple[str, str, int], ...]:
 
 
 def _thinned(keep: list[bool]) -> list[int]:
-    """Indices of at most about TICKS_MAX entries, evenly spread, and every one that must be kept."""
+    """The indices of about TICKS_MAX evenly spaced entries, and of all entries to keep."""
     step = max(1, -(-len(keep) // TICKS_MAX))
     return [index for index, kept in enumerate(keep) if kept or index % step == 0]
 

@@ -1,4 +1,4 @@
-"""Fewer points without losing a spike: per bucket of time the smallest and the largest value survive."""
+"""Downsamples a series: each bucket of time keeps its smallest and its largest value."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ POINTS_MAX = 2000
 
 @dataclass(frozen=True)
 class Grid:
-    """Equal buckets over a time span. One bucket is shown as two points, its first half and its second."""
+    """Equal buckets over a time span. A bucket is drawn as two points, in its first and second half."""
 
     start_s: float
     width_s: float
@@ -23,7 +23,7 @@ class Grid:
 
 
 def grid(start_s: float, end_s: float, period_s: float) -> Grid:
-    """Buckets of two sample periods (so that at full resolution nothing is folded), at most POINTS_MAX points."""
+    """Buckets of two sample periods, which keep every sample, or wider ones for at most POINTS_MAX points."""
     span_s = max(end_s - start_s, period_s)
     buckets = int(np.ceil(span_s / (2 * period_s)))
     buckets = max(1, min(buckets, POINTS_MAX // 2))
@@ -31,9 +31,9 @@ def grid(start_s: float, end_s: float, period_s: float) -> Grid:
 
 
 def min_max(t_s: NDArray[np.float64], values: NDArray[np.float64], to: Grid) -> NDArray[np.float64]:
-    """Two values per bucket, the minimum and the maximum in the order in which they came; NaN where none came.
+    """The minimum and maximum of each bucket in order of time, shape [2 * buckets]; NaN without a sample.
 
-    A bucket with one sample holds it once, in the half where it fell, so a gap stays a gap.
+    A bucket with one sample holds it once, in the half in which it lies, so gaps remain visible.
     """
     folded = np.full(2 * to.buckets, np.nan)
     known = ~np.isnan(values)

@@ -1,4 +1,4 @@
-"""What stood around the run: audits with owners, every sensor and its noise, events, marks, the machine."""
+"""The environment section of a report: audits with owners, sensors, events, marks and the machine."""
 
 import json
 import sqlite3
@@ -19,7 +19,7 @@ LOAD_NOISE = frozenset({"load.lateness_ms_p99", "load.lateness_ms_max", "load.dr
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One audited quantity. `value` differs from `expected`: something was not given back, and `owner` has it."""
+    """One audited quantity. When `value` differs from `expected`, `owner` holds what was not returned."""
 
     t_s: float
     scope: str
@@ -42,7 +42,7 @@ class Audits:
 
 @dataclass(frozen=True)
 class SensorRow:
-    """A series over the whole run, or why there is none."""
+    """Statistics of a series over the whole run, or the reason why it is absent."""
 
     name: str
     unit: str | None
@@ -55,7 +55,7 @@ class SensorRow:
 
     @property
     def noise(self) -> bool:
-        """Does it tell of the machine and the load generator rather than of the server?"""
+        """True when the series describes the host or the load generator and not the server."""
         return self.name.startswith("host.") or self.name.endswith(".cpu") or self.name in LOAD_NOISE
 
 
@@ -66,12 +66,12 @@ class EventRow:
     number: int
     first_s: float
     last_s: float
-    detail: str | None  # of the first
+    detail: str | None  # detail of the first event
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    started: str | None  # wall clock, UTC; only for people
+    started: str | None  # wall clock time in UTC
     audits: Audits
     sensors: tuple[SensorRow, ...]
     events: tuple[EventRow, ...]
@@ -147,7 +147,7 @@ def _facts(source: RunFiles) -> tuple[tuple[str, str], ...]:
     target = source.plan.get("target") or {}
     pairs = {f"target.{key}": value for key, value in target.items()}
     pairs |= {f"planned.{key}": value for key, value in (source.plan.get("cost") or {}).items()}
-    # What the run recorded wins over what was planned.
+    # Recorded values replace planned ones.
     pairs |= {row["key"]: row["value"] for row in source.rows("SELECT key, value FROM meta ORDER BY key")}
     return tuple((key, _words(value)[:DETAIL_CHARS_MAX]) for key, value in pairs.items() if value is not None)
 

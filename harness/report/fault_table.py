@@ -1,4 +1,4 @@
-"""The fault ledger: what each fault was told to do, what it did, who felt it, and when that was over."""
+"""The table of faults in a report: plan, fires, symptom, affected requests and recovery of each occurrence."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from harness.report.source import RunFiles
 
 @dataclass(frozen=True)
 class FaultTableRow:
-    """One occurrence of one fault. Times are None where the thing did not happen."""
+    """One fault occurrence. A time is None when its event did not happen."""
 
     fault: str
     n: int
@@ -34,12 +34,12 @@ class FaultTableRow:
     hits: int
     fired: int
     fired_min: int
-    symptom: str | None  # what a part that does not know the injector must show, as planned
-    symptom_seen: str  # what it did show, in words
+    symptom: str | None  # the planned symptom, seen by a part that does not know the injector
+    symptom_seen: str  # the observed symptom, as text
     recovery: str
     requests_hit: int  # distinct requests named by its fires
     fires_unnamed: int  # fires that named no request
-    collateral: int  # bad outcomes in its window of requests that it did not name
+    collateral: int  # requests with a bad outcome in its window that no fire named
     hit_sample: str | None  # one request that it hit
 
     @property
@@ -98,7 +98,7 @@ def _row(
 
 
 def _do_of(spec: str) -> str:
-    """The line of a fault that the plan does not know, from the record of its arming."""
+    """The `do` of a fault that the plan lacks, from the record of its arming."""
     try:
         return f"{json.loads(spec)['do']} (not in the plan)"
     except (ValueError, KeyError, TypeError):
@@ -106,7 +106,7 @@ def _do_of(spec: str) -> str:
 
 
 def _plan_view(source: RunFiles) -> PlanView:
-    """The plan as the judges see it. A run whose plan is lost still has a history worth showing."""
+    """The plan of the run. A lost plan gives an empty view, so that the history can be shown."""
     try:
         return PlanView.from_plan(source.plan)
     except (KeyError, TypeError, ValueError):
@@ -117,7 +117,7 @@ def _plan_view(source: RunFiles) -> PlanView:
 def _symptom_seen(
     source: RunFiles, context: JudgeContext, plan: PlannedFault | None, window: FaultWindow | None
 ) -> str:
-    """What the judge `fired` sees, by its own rule, and how often where that can be counted."""
+    """The symptom that judge `fired` sees, with a count where it can be counted."""
     if plan is None or not plan.symptom:
         return "none declared"
     form, _, word = plan.symptom.partition(":")
@@ -140,7 +140,7 @@ def _symptom_seen(
 
 
 def _recovery(context: JudgeContext, window: FaultWindow | None) -> str:
-    """First good answer to a request meant for after the heal: the same clock as the judge `recovery`."""
+    """The time to the first ok reply of a request intended after the heal, as judge `recovery` measures it."""
     if window is None or window.heal_ns is None:
         return figures.MISSING
     within_s = first_ok_s(context, window, context.measured | context.history.requests.kind.among("canary"))
@@ -148,7 +148,7 @@ def _recovery(context: JudgeContext, window: FaultWindow | None) -> str:
 
 
 def _collateral(requests: Requests, hit: set[str], first_s: float | None, heal_s: float | None) -> int:
-    """Bad outcomes whose life overlaps the fault's and which it did not name. Overlapping faults share them."""
+    """The number of bad outcomes in the fault's time that it did not name. Overlapping faults share them."""
     if first_s is None:
         return 0
     begin_s = np.where(requests.sent, requests.sent_ns, requests.intended_ns) / NS_PER_S

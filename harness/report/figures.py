@@ -1,6 +1,6 @@
-"""How a number reads, or that there is none: one place, so that a figure has the same text in every output.
+"""Formats numbers of reports, so that a figure has the same text in every output.
 
-Words and units are those of the judges (`assertions.formatting`); what is added is the missing value.
+Texts and units are those of the judges (`assertions.formatting`), with MISSING for a missing value.
 """
 
 import math
@@ -13,17 +13,17 @@ S_PER_NS = 1e-9
 
 
 def seconds(value: float | None) -> str:
-    """A duration or latency in the unit that fits: `41.2 ms`, `3.05 s`, `80 min`."""
+    """Format a duration: `41.2 ms`, `3.05 s`, `80 min`."""
     return MISSING if value is None or math.isnan(value) else formatting.seconds(value)
 
 
 def at(value_s: float | None) -> str:
-    """A moment of the run, `00:02:14.500` since its start."""
+    """Format a time of the run since its start: `00:02:14.500`."""
     return MISSING if value_s is None or math.isnan(value_s) else formatting.since_start(round(value_s * 1e9))
 
 
 def size(value: float | None) -> str:
-    """A number of bytes: `212 MiB`."""
+    """Format a number of bytes: `212 MiB`."""
     if value is None or math.isnan(value):
         return MISSING
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
@@ -33,21 +33,21 @@ def size(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """A number of things, with thin groups of three: `12,043`."""
+    """Format a count: `12,043`."""
     if value is None or math.isnan(value):
         return MISSING
     return f"{value:,.0f}" if float(value).is_integer() else _significant(value)
 
 
 def share(value: float | None) -> str:
-    """A share of 1 as a percentage: `4.31 %`. A share that is not 0 never reads as `0 %`."""
+    """Format a share of 1 as a percentage: `4.31 %`. A share above 0 is never shown as `0 %`."""
     if value is None or math.isnan(value):
         return MISSING
     return f"{_significant(value * 100)} %"
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """A value in the unit of its series (`bytes`, `s`, `ms`, `share`, anything else is written behind it)."""
+    """Format a value in the unit of its series. An unknown unit is written after the number."""
     match unit:
         case "bytes" | "B":
             return size(value)
@@ -64,7 +64,7 @@ def quantity(value: float | None, unit: str | None) -> str:
 
 
 def percentile(ordered: "list[float]", share_below: float) -> float | None:
-    """Nearest-rank percentile of sorted values: always a value that was seen. None when there are none."""
+    """The nearest-rank percentile of sorted values, which is one of them; None without values."""
     if not ordered:
         return None
     return ordered[max(0, math.ceil(share_below * len(ordered)) - 1)]

@@ -1,7 +1,7 @@
-"""report.html: one file that opens offline, asks the network for nothing, and runs no script but its own two.
+"""report.html: one file that opens offline, loads nothing, and runs only its own two scripts.
 
-The content security policy names each script and the style sheet by its digest. So even if a reply broke out of its
-escaping, the browser would refuse to run what it brought.
+The content security policy names each script and the style sheet by its digest. If text of a reply escaped its quoting,
+the browser would still refuse to run it.
 """
 
 import base64
@@ -46,7 +46,7 @@ def render(report: Report) -> str:
         good=GOOD,
         missing=figures.MISSING,
         policy=policy((library, script), style),
-        # Ours or made safe by script_json: nothing of a reply is marked as markup.
+        # Our own text, or made safe by script_json: no text of a reply is marked as markup.
         data=Markup(script_json(_drawn(report.timeline))),  # noqa: S704
         library=Markup(library),  # noqa: S704
         script=Markup(script),  # noqa: S704
@@ -72,7 +72,7 @@ def _asset(name: str) -> str:
 
 
 def policy(scripts: tuple[str, ...], style: str) -> str:
-    """What a page of ours may load: these scripts and this style sheet, by their digests, and nothing else."""
+    """The content security policy that allows these scripts and this style sheet, by digest, and nothing else."""
     allowed = " ".join(_digest(script) for script in scripts) or "'none'"
     return f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
 
@@ -82,7 +82,7 @@ def _digest(text: str) -> str:
 
 
 def _drawn(timeline: Timeline) -> dict[str, object]:
-    """What report.js draws. Texts are cleaned here because a canvas does not go through the template."""
+    """The data that report.js draws. Texts are cleaned here because a canvas is not part of the template."""
     faults = list(dict.fromkeys(band.fault for band in timeline.faults))
     return {
         "end": _short(timeline.end_s),

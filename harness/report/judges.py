@@ -1,4 +1,4 @@
-"""The verdict as it was given: the state of the run, and every judge with what was not judged at which price."""
+"""The verdict of a run for a report: its state, and all judges, also those that were not judged."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ URGENCY = (State.FAIL, State.UNKNOWN, State.PASS, State.NOT_JUDGED)  # the order
 
 @dataclass(frozen=True)
 class VerdictSummary:
-    """The verdict of the whole run; state and exit code are those of verdict.json and are never folded anew."""
+    """The verdict of the whole run. State and exit code are those of verdict.json and are not computed again."""
 
     state: State
     exit: int
-    because: str | None  # set when no verdict could be read: UNKNOWN is then our reading of its absence
-    required: tuple[tuple[State, int], ...]  # how many required judges said so, in the order of URGENCY
-    observed: tuple[tuple[State, int], ...]  # the same for judges that are only shown
+    because: str | None  # the reason when no verdict could be read; the state is then UNKNOWN
+    required: tuple[tuple[State, int], ...]  # counts of required judges, in the order of URGENCY
+    observed: tuple[tuple[State, int], ...]  # counts of judges that are only shown
 
 
 def read_verdict(source: RunFiles) -> tuple[Verdict | None, str | None]:
-    """The verdict, or the reason why there is none."""
+    """The verdict, or None and the reason."""
     if not source.verdict:
         return None, f"verdict.json: {dict(source.missing).get('verdict.json', 'empty')}"
     try:
@@ -44,7 +44,7 @@ def verdict_summary(verdict: Verdict | None, because: str | None, judges: tuple[
 
 
 def judges(verdict: Verdict | None, plan: Mapping[str, object]) -> tuple[Judged, ...]:
-    """Worst first, required before observed; judges that the plan gave up are listed even without a verdict."""
+    """All judges, worst first and required before observed, with those that the plan marks as not judged."""
     rows = list(verdict.judges) if verdict else []
     said = {judged.name for judged in rows}
     planned = plan.get("judges")
@@ -64,5 +64,5 @@ def judges(verdict: Verdict | None, plan: Mapping[str, object]) -> tuple[Judged,
 
 
 def anchor(name: str) -> str:
-    """The fragment of report.html that shows a judge: `report.html#judge-leak.rss_anon`."""
+    """The fragment of report.html for a judge, as in `report.html#judge-leak.rss_anon`."""
     return "judge-" + "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in name)

@@ -1,7 +1,7 @@
 """junit.xml: a suite is one run of a scenario, a case is one judge.
 
-A required FAIL is a failure and a required UNKNOWN an error, because both need a person; whatever is only shown, or was
-not judged, is skipped with its text. So a CI server's red and green agree with the exit code.
+A required FAIL is a failure and a required UNKNOWN is an error. Judges that are only shown, or were not judged, are
+skipped with their text. The result in a CI server therefore agrees with the exit code.
 """
 
 import xml.etree.ElementTree as ET
@@ -12,7 +12,7 @@ from harness.report import figures
 from harness.report.model import Report
 from harness.report.sanitise import xml as safe
 
-NO_VERDICT = "verdict"  # the one case of a run that nobody judged
+NO_VERDICT = "verdict"  # the only case of a run without a verdict
 
 
 def render(report: Report) -> str:
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
 
 
 class Suite:
-    """One run of a scenario; `close` it when all of its cases are there."""
+    """One run of a scenario. Call `close` after its last case."""
 
     def __init__(self, scenario: str, properties: Iterable[tuple[str, object]]) -> None:
         self.element = ET.Element("testsuite", name=safe(scenario))
@@ -38,19 +38,19 @@ class Suite:
             ET.SubElement(inner, "property", name=name, value=safe(value))
 
     def judged(self, judged: Judged) -> None:
-        """The case of one judge."""
+        """Add the case of one judge."""
         kind, message = _kind(judged)
         self.case(judged.name, kind, judged.state, message, _body(judged))
 
     def case(self, name: str, kind: str, state: State, message: str, body: str = "") -> None:
-        """`kind`: passed, failure, error or skipped."""
+        """Add a case. `kind` is passed, failure, error or skipped."""
         self.kinds.append(kind)
         case = ET.SubElement(self.element, "testcase", classname=self._classname, name=safe(name), time="0")
         if kind != "passed":
             ET.SubElement(case, kind, type=str(state), message=safe(message)).text = safe(body) or None
 
     def close(self, took_s: float, started: str | None) -> None:
-        """`started`: UTC, as people or as ISO 8601 write it."""
+        """Set totals and start time. `started` is UTC, with " UTC" at its end or in ISO 8601."""
         self.took_s = took_s
         self.element.attrib |= _totals(self.kinds, took_s)
         if started:
@@ -58,7 +58,7 @@ class Suite:
 
 
 def document(name: str, suites: Sequence[Suite]) -> str:
-    """The whole file."""
+    """The complete file."""
     kinds = [kind for suite in suites for kind in suite.kinds]
     root = ET.Element("testsuites", {"name": safe(name), **_totals(kinds, sum(suite.took_s for suite in suites))})
     root.extend(suite.element for suite in suites)

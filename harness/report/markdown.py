@@ -1,6 +1,6 @@
-"""summary.md: the same report for a CI job's page, at most 200 kB.
+"""summary.md: the report for a CI job's page, at most 200 kB.
 
-Headings start at `###`, because the page has the job's own above them.
+Headings start at `###`, below the headings of the job.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from harness.report.outcomes import GOOD
 from harness.report.sanitise import markdown as safe
 
 BYTES_MAX = 200_000
-ROWS_MAX = 200  # of one table; the page has them all
+ROWS_MAX = 200  # rows of one table; the HTML page has all
 EVIDENCE_SHOWN = 5
 MARKS = {State.PASS: "🟢", State.FAIL: "🔴", State.UNKNOWN: "🟡", State.NOT_JUDGED: "⚪"}
 
@@ -159,7 +159,7 @@ def _words(state: State) -> str:
 
 
 def _code(text: str) -> str:
-    """A code span whatever the text holds: its fence is one backtick longer than any run inside."""
+    """A code span for any text: its fence is one backtick longer than the longest run in the text."""
     from harness.report.sanitise import one_line
 
     line = one_line(text)

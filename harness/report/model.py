@@ -1,6 +1,6 @@
-"""The report of a run, built once from its history and its verdict; every output only renders it.
+"""The report of a run, built once from history and verdict. Every output renders this model.
 
-So a number cannot differ between the page, the summary, JUnit and the terminal (a test compares them).
+Numbers are therefore equal in the page, the summary, JUnit and the terminal; a test compares them.
 """
 
 import sqlite3
@@ -15,24 +15,24 @@ from harness.report.outcomes import OutcomeTable, outcome_table
 from harness.report.source import NoRun, RunFiles, opened
 from harness.report.timeline import Timeline, timeline
 
-COMMIT_DIGITS = 12  # plenty to find it; the whole one is in verdict.json
+COMMIT_DIGITS = 12  # digits shown; the complete id is in verdict.json
 
 __all__ = ["NoRun", "Report", "ReportIdentity", "read"]
 
 
 @dataclass(frozen=True)
 class ReportIdentity:
-    """Which run this is and how to see it again. None: the run did not record it."""
+    """The identity of a run and its replay command. None means not recorded."""
 
     run_id: str
     scenario: str
     means: str
     seed: int | None
-    commit: str | None  # "(dirty)" is part of it: such a run cannot be repeated from the commit alone
+    commit: str | None  # with "(dirty)" when the working tree had changes
     seatrial: str
     drive: str
     target: str
-    costs: str | None  # the cost table of a virtual run, and how far it was off
+    costs: str | None  # the cost table of a virtual run, and its error
     replay: str
 
 
@@ -45,20 +45,20 @@ class Report:
     outcomes: OutcomeTable
     faults: tuple[FaultTableRow, ...]
     environment: RunEnvironment
-    missing: tuple[tuple[str, str], ...]  # file or sensor -> why it is not there
+    missing: tuple[tuple[str, str], ...]  # (file or sensor, reason why it is missing)
 
 
 def read(run_dir: Path, verdict: Verdict | None = None) -> Report:
-    """Read a run directory. Raises NoRun when it holds nothing of a run; anything less is said in `missing`.
+    """Read a run directory. Raises NoRun when it holds no run; a missing part is reported in `missing`.
 
-    `verdict`: one that was just given; it counts instead of verdict.json, which a full disk may have kept from us.
+    A given `verdict` replaces verdict.json, which a full disk may have prevented.
     """
     with opened(run_dir) as found:
         source = found if verdict is None else found.judged(verdict.to_json())
         try:
             return _build(source)
         except sqlite3.DatabaseError as problem:
-            # The header was sound, a later page was not: report what plan and verdict say, and say this.
+            # The header was valid but a later page is not: report plan and verdict, and this reason.
             return _build(source.without_history(f"broken: {problem}"))
 
 

@@ -1,4 +1,4 @@
-"""How the requests ended: one row per load and outcome, and one request of each bad outcome as evidence."""
+"""The table of outcomes: a row for each load and outcome, and one sample of each bad outcome."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from assertions.history import Floats, Requests
 from harness.report.figures import S_PER_NS, percentile
 from harness.report.source import RunFiles
 
-# Order of the outcome table: what went well, then what the server said, then what nobody said.
+# The order of the outcome table.
 OUTCOMES = (
     "ok",
     "refused",
@@ -23,18 +23,18 @@ OUTCOMES = (
     "unfinished",
     "dropped",
 )
-GOOD = frozenset({"ok", "cancelled"})  # a request that our own plan cancelled ended as planned
+GOOD = frozenset({"ok", "cancelled"})  # a planned cancel ended as planned
 
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One load and one outcome. Latencies are of exactly these requests, so failures never flatter a P99."""
+    """One load and one outcome. Latencies are those of exactly these requests."""
 
     load: str
     kind: str
     outcome: str
     requests: int
-    share: float  # of all requests of this load and kind
+    share: float  # share of all requests of this load and kind
     ttft_p50_s: float | None
     ttft_p99_s: float | None
     e2e_p50_s: float | None
@@ -43,7 +43,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True)
 class OutcomeSample:
-    """One request of a bad outcome, as evidence. `reply` is at most 4 KiB of what the server sent."""
+    """One request with a bad outcome. `reply` is the start of the server's text, at most 4 KiB."""
 
     outcome: str
     load: str
@@ -63,12 +63,12 @@ class OutcomeTable:
 
 
 def ttft_s(requests: Requests) -> Floats:
-    """First token after the intended time, as the judges count: a late generator cannot flatter a server."""
+    """Seconds from the intended time to the first token, as the judges count; shape [requests]."""
     return np.asarray((requests.first_ns - requests.intended_ns) * S_PER_NS, dtype=np.float64)
 
 
 def e2e_s(requests: Requests) -> Floats:
-    """End after the intended time."""
+    """Seconds from the intended time to the end; shape [requests]."""
     return np.asarray((requests.end_ns - requests.intended_ns) * S_PER_NS, dtype=np.float64)
 
 
@@ -105,7 +105,7 @@ def outcome_table(source: RunFiles) -> OutcomeTable:
 
 
 def _samples(source: RunFiles, totals: tuple[tuple[str, int], ...]) -> tuple[OutcomeSample, ...]:
-    """The first request of each bad outcome, one with a kept body if there is one."""
+    """The first request of each bad outcome, preferably one with a recorded body."""
     found = []
     for outcome, _ in totals:
         if outcome in GOOD:

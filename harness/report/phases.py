@@ -1,4 +1,4 @@
-"""The figures of each phase, from the whole data: a table, and the text alternative of the charts."""
+"""The figures of each phase, computed from all data and not from drawn points."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from harness.report.series import SeriesPoints
 
 @dataclass(frozen=True)
 class PhaseRow:
-    """Figures of one phase from the whole data, not from the drawn points: also the charts' text alternative."""
+    """The figures of one phase. The table is also the text alternative of the charts."""
 
     band: PhaseBand
     offered_per_s: float | None

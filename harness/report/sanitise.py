@@ -1,65 +1,65 @@
-r"""One sanitiser for every place where text of a run is shown: HTML, XML, JSON in a script, Markdown, terminal, CI.
+r"""Sanitises text of a run for HTML, XML, JSON in a script, Markdown, terminal and CI.
 
-Replies of a server on trial are hostile by nature: they carry NUL, `</script>`, ANSI escapes, `::error`, lone
-surrogates. `clean` makes them harmless *and visible* (`\x1b[31m` stays readable as an escape); the others add
-what their language needs on top. Nothing is dropped silently: a missing byte would be a missing clue.
+Replies of a server on trial may contain NUL, `</script>`, ANSI escapes, `::error` and lone surrogates. `clean` replaces
+each by a visible escape such as `\x1b`; the other functions add the quoting of their language. No character is dropped
+silently.
 """
 
 import json
 import re
 
-# C0 but tab and newline, DEL, C1, line and paragraph separator, bidi overrides and marks, surrogates, non-characters.
+# C0 except tab and newline, DEL, C1, line and paragraph separators, bidi controls, surrogates, non-characters.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]"
 )
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 # The GitHub runner takes `::word` at the start of any printed line, and `##[word` anywhere in one, as a command.
-# Wrapping may put a `::` at a line's start, so it is parted wherever a word follows.
+# Wrapping may put a `::` at a line's start, so it is split wherever a word follows.
 _COMMAND = re.compile(r":(?=:\s*[A-Za-z])|##(?=\[)")
 
 
 def clean(text: object) -> str:
-    """Text without characters that act on the reader: each becomes its escape. Newline and tab stay."""
+    """The text with control characters replaced by escapes. Newline and tab stay."""
     plain = str(text).replace("\r\n", "\n")
     return _NONCHARACTER.sub(_escape, _CONTROL.sub(_escape, plain))
 
 
 def one_line(text: object, chars_max: int = 400) -> str:
-    """`clean` text on one line, cut to `chars_max` characters with the number of those left out."""
+    """Clean text on one line, cut to `chars_max` characters with the number of omitted ones."""
     line = " ".join(clean(text).split())
     return line if len(line) <= chars_max else f"{line[:chars_max]}… (+{len(line) - chars_max} characters)"
 
 
 def script_json(value: object) -> str:
-    """JSON that may stand inside `<script>`: pure ASCII, no `<`, `>` or `&`. NaN and infinity are refused."""
+    """JSON for use inside `<script>`: ASCII without `<`, `>` and `&`. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def xml(text: object) -> str:
-    """Text whose every character XML 1.0 allows; the XML writer adds `&lt;` and the like."""
+    """Text of characters that XML 1.0 allows. The XML writer escapes `<` and `&`."""
     return clean(text)
 
 
 def markdown(text: object, chars_max: int = 400) -> str:
-    """One line of GitHub Markdown that shows the text as it is, in a table cell too."""
+    """One line of GitHub Markdown that shows the text literally, also in a table cell."""
     line = one_line(text, chars_max).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # A zero-width joiner would be invisible; an entity keeps `@name` from notifying a person of that name.
+    # An entity keeps `@name` from notifying a person of that name.
     return _MARKDOWN.sub(r"\\\1", line).replace("@", "&#64;")
 
 
 def terminal(text: object) -> str:
-    """Text for a terminal or a CI log: no escape sequence moves the cursor, no line is a workflow command."""
+    """Text for a terminal or CI log, without escape sequences and workflow commands."""
     return _COMMAND.sub(lambda found: found.group(0)[0] + " " + found.group(0)[1:], clean(text))
 
 
 def annotation(text: object) -> str:
-    """Message of a workflow command (`::error ::MESSAGE`), with newlines kept as GitHub wants them."""
+    """The message of a workflow command (`::error ::MESSAGE`), with newlines encoded for GitHub."""
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def annotation_property(text: object) -> str:
-    """Property of a workflow command (`::error title=PROPERTY::`)."""
+    """A property of a workflow command (`::error title=PROPERTY::`)."""
     return annotation(text).replace(":", "%3A").replace(",", "%2C")
 
 

@@ -1,4 +1,4 @@
-"""Sampled series of a run in seconds, and the reason where there is none."""
+"""Sampled series of a run with times in seconds, and the reason for an absent series."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ SeriesPoints = tuple[Floats, Floats]  # seconds since the run's start, value
 
 
 def samples(source: RunFiles, name: str) -> SeriesPoints:
-    """Values of a series in order of time; empty when nobody declared it or it gave none (see `absence`)."""
+    """The samples of a series in order of time; empty when there are none (see `absence`)."""
     series = source.history.samples(name)
     return (np.zeros(0), np.zeros(0)) if series is None else (series.t_ns * S_PER_NS, series.value)
 
 
 def absence(source: RunFiles, name: str) -> str | None:
-    """Why a series has no values, in words; None when it has some."""
+    """The reason why a series has no values; None when it has some."""
     series = source.history.samples(name)
     if series is None:
         lost = dict(source.missing).get("run.sqlite")
@@ -27,7 +27,7 @@ def absence(source: RunFiles, name: str) -> str | None:
 
 
 def rise_per_s(counter: SeriesPoints) -> SeriesPoints:
-    """Rise per second between samples of a counter. A fall is a restart of the server: no value, not a negative."""
+    """The rise per second between samples of a counter. A fall is a restart of the server and gives no value."""
     t_s, total = counter
     step_s = np.diff(t_s)
     sound = (np.diff(total) >= 0) & (step_s > 0)

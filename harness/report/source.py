@@ -1,4 +1,4 @@
-"""The evidence of one run directory, opened read-only; what is not there is a reason, never a zero."""
+"""The files of one run directory, opened read-only. A missing file is a reason and never a zero."""
 
 import json
 import sqlite3
@@ -11,26 +11,26 @@ from typing import Any
 from assertions import schema
 from assertions.history import History
 
-Json = dict[str, Any]  # a decoded file of a run; each section turns what it needs into its own frozen rows
+Json = dict[str, Any]  # a decoded file; each section converts the keys that it needs
 
 
 class NoRun(Exception):
-    """The directory holds nothing of a run. The text says what was given and what is needed."""
+    """The directory holds no run. The text says what was given and what is needed."""
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run on disk. Where run.sqlite is absent or broken the history is empty and `missing` says why."""
+    """The files of one run. The history is empty when run.sqlite is absent or broken, and `missing` has the reason."""
 
     run_dir: Path
     plan: Json
     verdict: Json
     history: History
-    connection: sqlite3.Connection  # the one under `history`, for what only a report asks
+    connection: sqlite3.Connection  # the connection of `history`, for queries of a report
     missing: tuple[tuple[str, str], ...]
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """All rows of a query. Sections that can grow long stream with `walk`."""
+        """All rows of a query. `walk` streams them."""
         return list(self.walk(sql, values))
 
     def walk(self, sql: str, values: Sequence[object] = ()) -> Iterator[sqlite3.Row]:
@@ -39,12 +39,12 @@ class RunFiles:
         yield from cursor.execute(sql, tuple(values))
 
     def judged(self, verdict: Json) -> "RunFiles":
-        """The same run with this verdict instead of what verdict.json holds or lacks."""
+        """The run with this verdict in place of verdict.json."""
         missing = tuple(item for item in self.missing if item[0] != "verdict.json")
         return replace(self, verdict=verdict, missing=missing)
 
     def without_history(self, reason: str) -> "RunFiles":
-        """The same run with an empty history: for a database whose header was sound and a later page was not."""
+        """The run with an empty history, for a database whose header is valid and a later page is not."""
         empty = _empty()
         missing = (*self.missing, ("run.sqlite", reason))
         return replace(self, history=History(empty), connection=empty, missing=missing)
@@ -52,7 +52,7 @@ class RunFiles:
 
 @contextmanager
 def opened(run_dir: Path) -> Iterator[RunFiles]:
-    """Open a run directory for reading. Raises NoRun when neither plan, verdict nor history is there."""
+    """Open a run directory for reading. Raises NoRun when plan, verdict and history are all missing."""
     missing: list[tuple[str, str]] = []
     plan, verdict = _json(run_dir / "plan.json", missing), _json(run_dir / "verdict.json", missing)
     recorded = _connect(run_dir / "run.sqlite", missing)
@@ -83,10 +83,10 @@ def _connect(path: Path, missing: list[tuple[str, str]]) -> sqlite3.Connection |
     if not path.exists():
         missing.append((path.name, "not written"))
         return None
-    # A WAL database in a folder we may not write (an archived artifact) opens only as immutable.
+    # A WAL database in a read-only folder (an archived artifact) opens only as immutable.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)
-        # Bytes of a reply that are not UTF-8 must be shown, not end the report.
+        # Bytes of a reply that are not UTF-8 are shown as escapes.
         connection.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
         try:
             connection.execute("SELECT (SELECT count(*) FROM phase) + (SELECT count(*) FROM meta)").fetchone()

@@ -1,4 +1,4 @@
-"""The verdict on a terminal: 80 columns, colour only where somebody looks, no escape of a reply let through."""
+"""Prints the verdict on a terminal: 80 columns, colour only on a terminal, sanitised text."""
 
 import os
 import textwrap
@@ -16,7 +16,7 @@ EVIDENCE_SHOWN = 3
 
 
 def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
-    """Print the verdict. `files` are paths to name at the end. NO_COLOR and a pipe give plain text."""
+    """Print the verdict. `files` are paths to list at the end. NO_COLOR and a pipe give plain text."""
     page = _Page(out)
     identity, verdict = report.identity, report.verdict
     seed = figures.MISSING if identity.seed is None else identity.seed
@@ -72,13 +72,13 @@ def _judge(page: "_Page", judged: Judged) -> None:
 
 
 def _outcome(judged: Judged) -> tuple[str, ...]:
-    """What to show beside a pass, the fuller one first."""
+    """Texts to show beside a pass, the longer one first."""
     observed = judged.observed or judged.summary
     return (f"{observed}  (limit {judged.limit})", observed) if judged.limit else (observed,)
 
 
 def _not_judged(judges: tuple[Judged, ...]) -> list[tuple[str, list[str]]]:
-    """What was not judged, joined where the price is the same."""
+    """The judges that were not judged, joined by equal price."""
     names: dict[str, list[str]] = {}
     for judged in judges:
         if judged.state is State.NOT_JUDGED:
@@ -92,12 +92,12 @@ def _name(judged: Judged) -> str:
 
 
 class _Page:
-    """Lines of at most COLUMNS. The width is fixed: a log recorded on a narrow screen reads the same on a wide one."""
+    """Prints lines of at most COLUMNS, a fixed width, so that logs do not depend on the screen."""
 
     def __init__(self, out: TextIO) -> None:
         from rich.console import Console
 
-        # The library drops colours for NO_COLOR and keeps bold and dim; who sets it wants none of them.
+        # With NO_COLOR the library drops colours but keeps bold and dim, so all styles are switched off.
         styled = False if os.environ.get("NO_COLOR") else None
         self._console = Console(
             file=out, width=COLUMNS, highlight=False, markup=False, emoji=False, force_terminal=styled
@@ -107,7 +107,7 @@ class _Page:
         self._print([])
 
     def line(self, word: str, style: str, text: str, *asides: str) -> None:
-        """A coloured word, a text, and the first of the dimmed asides that fits beside it: the page has them all."""
+        """Print a coloured word, a text, and the first of the dimmed asides that fits on the line."""
         lead = text[: len(text) - len(text.lstrip())]
         lines = _wrapped(f"{lead}{_safe(text)}", COLUMNS - len(word) - 2)
         room = COLUMNS - len(word) - 2 - len(lines[0]) - 3
@@ -117,7 +117,7 @@ class _Page:
             self._print([(" " * INDENT + rest, "")])
 
     def field(self, name: str, value: str | None, *, whole: bool = False) -> None:
-        """One indented field. `whole` keeps a path or command on one line, so that it can be copied."""
+        """Print one indented field. `whole` keeps a path or command on one line, so that it can be copied."""
         if not value:
             return
         lines = [_safe(value)] if whole else _wrapped(_safe(value), COLUMNS - INDENT)

@@ -1,4 +1,4 @@
-"""The run on one time axis: load, latency, tokens, KV, memory; phases, faults and canaries above them."""
+"""The timeline of a run: charts of load, latency, tokens, KV and memory, and bands of phases, faults and canaries."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,24 +14,27 @@ from harness.report.phases import PhaseRow, phase_row
 from harness.report.series import SeriesPoints, absence, period_s, rise_per_s, samples
 from harness.report.source import RunFiles
 
-REQUESTS_PER_WINDOW = 10  # fewer, and a curve of a steady load is only noise
+REQUESTS_PER_WINDOW = 10  # with fewer, the curve of a steady load is only noise
 BY_PHASE = ("server.generation_tokens", "kv.usage", "server.rss_anon")
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    key: str  # colour role in the style sheet
+    key: str  # colour name in the style sheet
     label: str
-    values: tuple[float | None, ...]  # None is a gap: nothing was seen there
+    values: tuple[float | None, ...]  # None is a gap without samples
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one time axis, at most POINTS_MAX points each. `absent` says why there is nothing to draw."""
+    """Lines over one time axis, at most POINTS_MAX points each.
+
+    `absent` is the reason when there is nothing to draw.
+    """
 
     key: str
     title: str
-    unit: str  # of figures.quantity
+    unit: str  # unit as `figures.quantity` takes it
     note: str
     log: bool
     x_s: tuple[float, ...]
@@ -46,9 +49,9 @@ class Timeline:
     charts: tuple[Chart, ...]
     phases: tuple[PhaseBand, ...]
     faults: tuple[FaultBand, ...]
-    fires: tuple[tuple[str, tuple[float, ...]], ...]  # fault id -> when it fired
+    fires: tuple[tuple[str, tuple[float, ...]], ...]  # (fault id, times of its fires)
     canaries: tuple[CanaryDot, ...]
-    compared: tuple[tuple[str, str, int], ...]  # canaries and bystanders: kind, state, how many
+    compared: tuple[tuple[str, str, int], ...]  # counts of canaries and bystanders: (kind, state, number)
     by_phase: tuple[PhaseRow, ...]
 
 
@@ -126,8 +129,10 @@ def _gauge(key: str, title: str, unit: str, label: str, name: str, source: RunFi
 
 
 def _windows(requests: Requests, end_s: float) -> tuple[Floats, float]:
-    """Centres and width of the windows that requests are counted in: about REQUESTS_PER_WINDOW in each on average,
-    but never under 20 windows, and never more than half of POINTS_MAX."""
+    """The centres (s) and the width (s) of the windows in which requests are counted.
+
+    A window has about REQUESTS_PER_WINDOW requests on average; there are 20 to POINTS_MAX / 2 windows.
+    """
     wanted_s = end_s * REQUESTS_PER_WINDOW / max(1, len(requests))
     width_s = max(min(wanted_s, end_s / 20), end_s / (POINTS_MAX / 2), 1e-3)
     number = max(1, int(np.ceil(end_s / width_s - 1e-9)))

@@ -1,4 +1,4 @@
-"""All the report files of a run, written from one model and each put in place whole."""
+"""Writes all report files of a run from one model, each atomically."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +14,12 @@ FILES: dict[str, Callable[[Report], str]] = {
 
 
 def write(report: Report, run_dir: Path) -> tuple[Path, ...]:
-    """Write report.html, summary.md and junit.xml. A reader sees the old file or the new one, never half of one."""
+    """Write report.html, summary.md and junit.xml. A reader sees the old or the new file, never a part."""
     written = []
     for name, render in FILES.items():
         path = run_dir / name
         fresh = path.with_name(f".{name}.new")
-        # What the sanitiser let through is valid UTF-8 by now; if it were not, a report with a mark beats none.
+        # Sanitised text is valid UTF-8; should it not be, an escape is better than no report.
         fresh.write_text(render(report), encoding="utf-8", errors="backslashreplace")
         fresh.replace(path)
         written.append(path)

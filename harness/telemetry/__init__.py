@@ -1,1 +1,1 @@
-"""Sense: what machine, processes and server look like from outside, once a second, with gaps and absences told."""
+"""Telemetry: samples of machine, processes and server, once a second. Gaps and absent sensors are recorded too."""

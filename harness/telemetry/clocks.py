@@ -1,21 +1,21 @@
-"""Our three clocks side by side, so that a stepped wall clock or a suspended machine is seen and not guessed.
+"""Compares three clocks, so that a stepped wall clock or a suspended machine is detected.
 
-monotonic   everything is stamped with it      stands still in suspend
-boot        as monotonic, but goes on in suspend: boot - mono grows by the time slept
-real        the wall clock; someone may set it: real - mono steps
+monotonic   the clock of all recorded times; it stops in suspend
+boot        like monotonic, but it runs in suspend: boot - monotonic grows by the time suspended
+real        the wall clock, which may be set: real - monotonic steps
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-STEP_NS_MIN = 20_000_000  # what a step must be at least; slewing is at most 500 ppm, 5 ms in our 10 s
+STEP_NS_MIN = 20_000_000  # the smallest step; slewing is at most 500 ppm, 5 ms in 10 s
 SLEW_PPM_MAX = 1000
 
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One reading. `err_ns` is half the time that the reading took: the three are no closer than that."""
+    """One reading of the three clocks. `err_ns` is half of its duration, which bounds their accuracy."""
 
     mono_ns: int
     real_ns: int
@@ -25,7 +25,7 @@ class ClockReading:
 
 @dataclass(frozen=True)
 class ClockStep:
-    """A clock moved against the monotonic one: `clock` is "real" or "boot", `by_ns` how far (signed)."""
+    """A step of a clock against the monotonic one. `clock` is "real" or "boot", `by_ns` is signed."""
 
     clock: str
     by_ns: int
@@ -42,7 +42,7 @@ def read_clocks(
 
 
 def clock_steps(earlier: ClockReading, later: ClockReading) -> list[ClockStep]:
-    """Steps between two readings, larger than slewing and reading error can explain."""
+    """The steps between two readings that slewing and reading errors do not explain."""
     elapsed_ns = later.mono_ns - earlier.mono_ns
     noise_ns = STEP_NS_MIN + earlier.err_ns + later.err_ns + elapsed_ns * SLEW_PPM_MAX // 1_000_000
     moved = {

@@ -1,6 +1,6 @@
-"""The machine under us: stolen CPU, pressure, throttling, free disk. Host noise is data, or it becomes a verdict.
+"""Sensors of the host: stolen CPU time, pressure, throttling, free disk.
 
-Each function gives a number, or raises `Absent` with the reason why this machine has no such sensor.
+Each function returns a number, or raises SensorAbsent with the reason why this machine lacks the sensor.
 """
 
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class SensorAbsent(LookupError):
-    """This sensor does not exist here. The text says why, and goes into `series.absent`."""
+    """This machine lacks the sensor. The text is the reason and is stored in `series.absent`."""
 
 
 def steal_ns(root: Path = Path("/"), ticks_per_s: int | None = None) -> int:
-    """CPU time that the hypervisor gave to others, summed over our CPUs, since boot."""
+    """CPU time (ns) since boot that the hypervisor gave to others, summed over CPUs."""
     fields = _read(root / "proc/stat").splitlines()[0].split()
     if len(fields) < 9:
         raise SensorAbsent("/proc/stat has no steal column")
@@ -20,7 +20,7 @@ def steal_ns(root: Path = Path("/"), ticks_per_s: int | None = None) -> int:
 
 
 def cpu_pressure_ns(root: Path = Path("/")) -> int:
-    """Time in which at least one task waited for a CPU, since boot."""
+    """Time (ns) since boot in which at least one task waited for a CPU."""
     for row in _read(root / "proc/pressure/cpu").splitlines():
         if row.startswith("some "):
             return int(row.rpartition("total=")[2]) * 1000
@@ -28,7 +28,7 @@ def cpu_pressure_ns(root: Path = Path("/")) -> int:
 
 
 def throttled_ns(root: Path = Path("/")) -> int:
-    """Time that our cgroup was stopped by its CPU quota, since its start (version 2, else version 1)."""
+    """Time (ns) in which the CPU quota stopped our cgroup (version 2, else version 1)."""
     for path, field, unit_ns in _cpu_stats(root):
         try:
             rows = path.read_text().splitlines()
@@ -42,13 +42,13 @@ def throttled_ns(root: Path = Path("/")) -> int:
 
 
 def disk_free_bytes(path: Path) -> int:
-    """Bytes that we may still write on the file system of `path`."""
+    """The free bytes on the file system of `path`."""
     state = os.statvfs(path)
     return state.f_bavail * state.f_frsize
 
 
 def _cpu_stats(root: Path) -> list[tuple[Path, str, int]]:
-    """Candidates, ours before the root's: version 2 counts microseconds, version 1 nanoseconds."""
+    """Candidate files (path, field, ns per unit), our cgroup before the root cgroup."""
     found: list[tuple[Path, str, int]] = []
     mount = root / "sys/fs/cgroup"
     for row in _read(root / "proc/self/cgroup").splitlines():

@@ -1,12 +1,12 @@
-"""Which process serves a port of this machine, as far as we are permitted to see."""
+"""Finds the process that listens on a port of this machine, as far as permissions allow."""
 
 from urllib.parse import urlsplit
 
 
 def listener(port: int) -> int | None:
-    """The pid that listens on `port`; None when nothing does or we may not see whose it is.
+    """The pid of the process that listens on `port`; None when there is none or it is not visible.
 
-    Workers that share one listening socket are all listed: the answer is then the one that started the others.
+    Where workers share a listening socket, it is the pid of the process that started the others.
     """
     import psutil
 
@@ -20,7 +20,7 @@ def listener(port: int) -> int | None:
 
 
 def name_of(pid: int) -> str:
-    """A short name of a process for people; its number where it has none."""
+    """The short name of a process, or its pid when it has none."""
     import psutil
 
     try:
@@ -30,7 +30,7 @@ def name_of(pid: int) -> str:
 
 
 def port_of(url: str) -> int:
-    """The port of a URL, with the scheme's own where none is written."""
+    """The port of a URL, or the default port of its scheme."""
     parts = urlsplit(url)
     return parts.port or (443 if parts.scheme == "https" else 80)
 

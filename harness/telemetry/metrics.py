@@ -1,7 +1,7 @@
-"""Reads a server's /metrics and gives our own series names, for servers that speak like vLLM or like SGLang.
+"""Reads a server's /metrics page (vLLM's or SGLang's names) into our own series names.
 
-Only the families that we use are parsed: a server has thousands of lines, and the parser is slow Python. Values are
-summed over labels (several engines or models behind one port).
+Only the families in use are parsed, because a page has thousands of lines and the parser is slow. Values are summed
+over labels, for several engines or models behind one port.
 """
 
 import http.client
@@ -15,7 +15,8 @@ BODY_BYTES_MAX = 8 << 20
 
 @dataclass(frozen=True)
 class MetricSource:
-    """A series of ours: unit, kind, and the sample names it may have on that server (the first one present wins)."""
+    """The source of one of our series: unit, kind, and the server's sample names, of which the first present is
+    used."""
 
     unit: str
     kind: str
@@ -46,18 +47,18 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "server.generation_tokens": MetricSource("tokens", "counter", ("sglang:generation_tokens_total",)),
     },
 }
-SERIES_NAMES = tuple(PRESETS["vllm"])  # every name there is; a preset without one says "absent"
+SERIES_NAMES = tuple(PRESETS["vllm"])  # all series names; a preset that lacks one declares it absent
 
 GAUGES = ("server.running", "server.waiting", "kv.usage")
-"""What tells from outside that everything was given back; without one of them a page is of no use to a judge."""
+"""The gauges that show that all resources were returned; judge reclamation needs one of them."""
 
 
 class ScrapeFailed(Exception):
-    """The page could not be had or read. The text is a class of failure, not a message full of addresses."""
+    """The page could not be fetched or parsed. The text is a class of failure without addresses."""
 
 
 def read_metrics(text: str, preset: str) -> dict[str, float]:
-    """Our names and values on a page. A name that the page lacks is left out. Raises ScrapeFailed for a bad page."""
+    """Parse a page into values by our series names; absent series are left out. Raises ScrapeFailed."""
     from prometheus_client.parser import text_string_to_metric_families
 
     wanted = PRESETS[preset]
@@ -79,7 +80,7 @@ def read_metrics(text: str, preset: str) -> dict[str, float]:
 
 
 def fetch(url: str, timeout_s: float) -> str:
-    """The page. No proxy, no redirect, no retry: a slow page must not hold up the sampler."""
+    """Fetch the page without proxy, redirect or retry: a slow page must not delay the sampler."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -96,7 +97,7 @@ def fetch(url: str, timeout_s: float) -> str:
 
 
 def _name(row: str) -> str:
-    """The sample name that a line starts with; TYPE and HELP lines are left out, values need none."""
+    """The sample name at the start of a line. TYPE and HELP lines are not needed."""
     end = min((at for at in (row.find("{"), row.find(" ")) if at >= 0), default=len(row))
     return row[:end]
 

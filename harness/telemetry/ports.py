@@ -1,4 +1,4 @@
-"""What a sampler reads from and tells: the outside world, the recorder, and small states it keeps between looks."""
+"""The ports of a sampler (system, recorder), and the state that it keeps between samples."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from harness.telemetry.proc import ProcessReading, read_process
 
 
 class Sink(Protocol):
-    """The part of the recorder that a sampler needs. Stamps are raw CLOCK_MONOTONIC."""
+    """The part of the recorder that a sampler needs. Times are raw CLOCK_MONOTONIC ns."""
 
     def series(
         self, name: str, unit: str, kind: str, source: str, period_ns: int | None, absent: str | None = None
@@ -25,7 +25,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class SamplerPorts:
-    """The outside world, replaceable in tests."""
+    """Access to clock, processes and network; tests replace it."""
 
     clock_ns: Callable[[], int] = time.monotonic_ns
     sleep: Callable[[float], None] = time.sleep
@@ -37,14 +37,14 @@ class SamplerPorts:
 
 @dataclass
 class CounterRate:
-    """A counter that is shown as its growth per time: the last value and when it was read."""
+    """The rate of a counter: its last value (ns) and the time of reading (ns)."""
 
     at_ns: int = 0
     value_ns: int = 0
     seen: bool = False
 
     def step(self, now_ns: int, value_ns: int) -> float | None:
-        """Growth per elapsed time since the last call; None on the first."""
+        """The growth per elapsed time since the last call; None on the first call."""
         elapsed_ns = now_ns - self.at_ns
         grown = (value_ns - self.value_ns) / elapsed_ns if self.seen and elapsed_ns > 0 else None
         self.at_ns, self.value_ns, self.seen = now_ns, value_ns, True
@@ -53,7 +53,7 @@ class CounterRate:
 
 @dataclass
 class WatchedProcess:
-    """A process under watch. `started` is filled by the first look."""
+    """A watched process. `started` is set by the first reading."""
 
     pid: int
     started: int | None = None

@@ -1,7 +1,7 @@
-"""One process as /proc shows it: memory by kind, descriptors, threads, CPU. A process that is gone is None.
+"""Reads one process from /proc: memory by kind, descriptors, threads, CPU time.
 
-Resident memory is split, because their sum hides things: a leak may sit in anonymous pages only, while file pages
-come and go with the page cache, and under pressure it moves to swap.
+Resident memory is split by kind because the sum hides leaks: file pages come and go with the page cache, and under
+pressure anonymous pages move to swap.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessReading:
-    """Bytes, counts, and CPU time used since the process's start in ns. `started` tells a reused pid apart."""
+    """One reading of a process. `cpu_ns` counts since its start; `started` distinguishes a reused pid."""
 
     started: int
     rss_anon_bytes: int
@@ -19,15 +19,15 @@ class ProcessReading:
     rss_shmem_bytes: int
     swap_bytes: int
     threads: int
-    fds: int | None  # None: not ours to count (another user's process)
+    fds: int | None  # None for another user's process
     cpu_ns: int
 
 
 def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None = None) -> ProcessReading | None:
-    """What /proc says now, or None when there is no such process (also a zombie: it holds nothing any more)."""
+    """Read a process; None when it does not exist or is a zombie, which holds no memory."""
     try:
         status = _status(root / str(pid) / "status")
-        # The name in parentheses may hold spaces and parentheses itself; fields are counted from its end.
+        # The name in parentheses may contain spaces and parentheses, so fields are counted from its end.
         fields = (root / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None

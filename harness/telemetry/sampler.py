@@ -1,9 +1,9 @@
-"""Looks once a second at processes, machine and server, on one thread, and tells the recorder.
+"""Samples processes, host and server once a second on one thread, and records the samples.
 
     tick ---- 10 ms sleeps, each oversleep is a "hiccup" ---- tick ---- ...
 
-What can't be seen is said with its reason (`series.absent`), a late tick is an event (`sampler_gap`), and a clock
-that moved is one (`clock_step`). A look that was not taken is never a zero.
+An absent sensor is recorded with its reason (`series.absent`), a late tick as event `sampler_gap`, a clock step as
+event `clock_step`. A missing sample is never recorded as zero.
 """
 
 import threading
@@ -19,7 +19,7 @@ from harness.telemetry.ports import CounterRate, SamplerPorts, Sink, WatchedProc
 PERIOD_NS = 1_000_000_000
 CLOCK_EVERY_NS = 10_000_000_000
 SLEEP_S = 0.010
-GAP_PERIODS = 3  # a tick that is later than this left a hole in every series
+GAP_PERIODS = 3  # periods; a tick later than this is recorded as a gap
 
 
 _PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
@@ -34,7 +34,7 @@ _PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
 
 
 class Sampler:
-    """`tick` does one round and can be called by hand; `start` and `stop` run it on a thread of its own."""
+    """The sampler. `tick` takes one round of samples; `start` and `stop` run it on its own thread."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self._last_ns: int | None = None
         self._clock: ClockReading | None = None
-        self._scrape_trouble: str | None = None  # why the last scrape failed
-        self._scraped = False  # one page was read, so what it lacks is known
+        self._scrape_trouble: str | None = None  # the reason why the last scrape failed
+        self._scraped = False  # True when a page was read, so its absent series are known
         self._missing: set[str] = set()  # series that were declared absent
         self._steal, self._pressure = CounterRate(), CounterRate()
         self._hiccup_ns = 0
@@ -66,27 +66,27 @@ class Sampler:
             for name in SERIES_NAMES:
                 self._declare_absent(name, "", "gauge", "scrape", "the target has no metrics URL")
 
-    # -- what to look at -------------------------------------------------------------------------------------------
+    # -- watched processes ------------------------------------------------------------------------------------------
 
     def watch(self, name: str, pid: int) -> None:
-        """Look at this process from now on, as `<name>.rss_anon` and so on; a new pid replaces the old one."""
+        """Sample this process from now on, as series `<name>.rss_anon` etc. A new pid replaces the old one."""
         with self._lock:
             self._processes[name] = WatchedProcess(pid)
 
     def unwatch(self, name: str) -> None:
-        """Stop looking, before a process ends on purpose: else its end is told as an event."""
+        """Stop sampling a process before it ends on purpose; otherwise its end is recorded as an event."""
         with self._lock:
             self._processes.pop(name, None)
 
     def absent(self, name: str, reason: str) -> None:
-        """Say that a process can't be looked at (a foreign target without pid), for every series it would have."""
+        """Declare all series of a process absent, such as a foreign target without pid."""
         for series, unit, kind in _PROCESS_SERIES:
             self._declare_absent(f"{name}.{series}", unit, kind, "proc", reason)
 
     # -- one round -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Look at everything once. Each sensor fails alone."""
+        """Take one sample of everything. A failing sensor does not affect others."""
         now_ns = self._ports.clock_ns()
         self._record_gap(now_ns)
         with self._lock:
@@ -112,7 +112,7 @@ class Sampler:
                 gone = self._processes.get(name) is process
                 if gone:
                     del self._processes[name]
-            if gone:  # else someone replaced it meanwhile
+            if gone:  # otherwise it was replaced meanwhile
                 self._sink.event(now_ns, name, "gone", float(process.pid), f"process {process.pid} is no more")
             return
         process.started = seen.started
@@ -178,14 +178,14 @@ class Sampler:
         self._scraped = True
 
     def _record_scrape_state(self, now_ns: int, trouble: str | None) -> None:
-        """Only changes are events: a server that hangs for minutes must not fill the history with it."""
+        """Record a change of the scrape state as an event. Repeated failures are recorded once."""
         if trouble != self._scrape_trouble:
             kind = "scrape_failed" if trouble else "scrape_back"
             self._sink.event(now_ns, "harness", kind, None, trouble or self._scrape_trouble)
         self._scrape_trouble = trouble
 
     def _put(self, name: str, unit: str, kind: str, source: str, t_ns: int, value: float) -> None:
-        if name in self._missing:  # some servers show a metric only after its first event
+        if name in self._missing:  # some servers publish a metric only after its first event
             self._missing.discard(name)
             self._sink.absent(name, None)
         self._sink.sample(self._sink.series(name, unit, kind, source, self._period_ns), t_ns, value)
@@ -202,7 +202,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current look; waits for it. A crash of the thread is raised here."""
+        """Stop after the current round and wait for it. An exception of the thread is raised here."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=10.0)
@@ -215,17 +215,19 @@ class Sampler:
         try:
             while not self._stop.is_set():
                 self.tick()
-                # On a grid: a look that took long must not shift all later ones. A missed point is not made up for.
+                # Ticks lie on a grid: a slow round does not shift later ones, and a missed tick is not repeated.
                 next_ns = max(next_ns + self._period_ns, self._ports.clock_ns())
                 self.sleep_until(next_ns)
-        except BaseException as error:  # the judges must learn that sampling ended, so it is told and raised in stop()
+        except (
+            BaseException
+        ) as error:  # the judges must know that sampling ended, so it is recorded, and raised in stop()
             self._crash = error
             self._sink.event(
                 self._ports.clock_ns(), "harness", "sampler_crash", None, f"{type(error).__name__}: {error}"
             )
 
     def sleep_until(self, until_ns: int) -> None:
-        """Sleep in short steps and keep the worst oversleep: what a waiting process suffers from this machine."""
+        """Sleep in short steps and keep the longest oversleep, which is the delay that this host causes."""
         clock_ns = self._ports.clock_ns
         before_ns = clock_ns()
         while before_ns < until_ns and not self._stop.is_set():
