@@ -1,0 +1,190 @@
+"""The one protocol of launches and copies on every device: tickets, crossings of fault points, release, close, lost.
+
+    engine      launch(work) --before, may refuse--> queue       copy(copy) --> queue      both give a ticket at once
+    launch      [pause] verify tags --in_flight--> [pause] model, tags --after--> [pause] --complete--> ledger
+    copy        --before--> [pause] --in_flight--> [pause] move KV and tags --after--> [pause]      --> ledger
+
+Jobs run one after the other, in the order in which they came. A job is a generator that stops at each pause: an effect
+that holds it up, or the work itself, at the moment at which the device is busy with it. A device only says how time
+passes at a pause: `CpuDevice` waits on its worker thread, `SimDevice` plans the rest for later. A device with streams
+waits for its event there.
+
+Each ticket is finished exactly once. What holds the news of a launch up (`device.complete`) holds up no other job.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from faults import Effect, Kind, Point
+from runtime.core.env import Env
+from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
+from runtime.core.ports import Ticket
+from runtime.core.work import Breach, Claim, Copy, StepResult, Work
+from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, phase_of
+from runtime.device.ports import Mover, StepModel, Tags
+
+Pause = Effect | Work | Copy
+Life = Generator[Pause, None, StepResult | None]
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A launch or a copy on its way. `result` and `error` are filled when its life is over."""
+
+    ticket: Ticket
+    life: Life
+    result: StepResult | None = None
+    error: RuntimeFailure | None = None
+
+
+class Launcher(ABC):
+    """Implements `runtime.core.ports.Device` with the models in `models`, by `Work.model_key`. Without `mover` it
+    refuses copies."""
+
+    def __init__(self, models: Mapping[str, StepModel], plane: Tags, env: Env, mover: Mover | None) -> None:
+        self._models: Mapping[str, StepModel] = dict(models)
+        self._plane = plane
+        self._env = env
+        self._mover = mover
+        self._seq = 0
+        self._closed = False
+        self._lost: DeviceLost | None = None
+        self._door = threading.Lock()
+
+    # -- what a device is ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _start(self, job: Job) -> None:
+        """Take `job` behind those before it. Returns at once; called with the door held."""
+
+    @abstractmethod
+    def _waiting(self) -> Iterable[Job]:
+        """Take back the jobs that have not begun; none begins any more. Called with the door held."""
+
+    @abstractmethod
+    def _when_over(self, effect: Effect, call: Callable[[], None]) -> None:
+        """Make `call` once `effect` is over or released, and let other jobs go on meanwhile."""
+
+    # -- the engine's side --------------------------------------------------------------------------------------------
+
+    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+        """Queue one step and return at once. Raises LaunchError or DeviceLost when nothing will run."""
+        self._refuse_lost()
+        if work.model_key not in self._models:
+            known = ", ".join(repr(key) for key in self._models)
+            raise LaunchError(f"no model {work.model_key!r} on this device; it has {known}")
+        return self._queue(work, self._launch(work, reads, self._cross(DEVICE_LAUNCH, work, "before")))
+
+    def copy(self, copy: Copy) -> Ticket:
+        """Queue a copy and return at once. Raises LaunchError or DeviceLost when nothing will be copied."""
+        self._refuse_lost()
+        if self._mover is None:
+            raise LaunchError("this device has no host memory to copy to")
+        return self._queue(copy, self._copy(copy, self._mover))
+
+    def close(self) -> None:
+        """Refuse jobs from now on and fail those still queued. One that hangs ends when its fault does."""
+        with self._door:
+            if self._closed:
+                return
+            self._closed = True
+            left = list(self._waiting())
+        for job in left:
+            job.error = LaunchError("the device was closed before this launch began")
+            self._finish(job)
+
+    def _queue(self, work: Work | Copy, life: Life) -> Ticket:
+        with self._door:
+            if self._closed:
+                raise LaunchError("the device is closed")
+            ticket = self._ticket(work)
+            self._start(Job(ticket, life))
+        return ticket
+
+    def _ticket(self, work: Work | Copy) -> Ticket:
+        self._seq += 1
+        return Ticket(seq=self._seq, work=work, launched_ns=self._env.clock.now_ns())
+
+    def _refuse_lost(self) -> None:
+        if self._lost is not None:
+            raise DeviceLost(str(self._lost))
+
+    # -- the life of a job --------------------------------------------------------------------------------------------
+
+    def _launch(self, work: Work, reads: Sequence[Claim], held: Effect | None) -> Life:
+        if held is not None:
+            yield held
+        breaches = self._plane.verify(work, reads)
+        if (held := self._cross(DEVICE_LAUNCH, work, "in_flight")) is not None:
+            yield held
+        self._refuse_closed("launch")
+        yield work
+        return (yield from self._compute(work, breaches))
+
+    def _compute(self, work: Work, breaches: tuple[Breach, ...]) -> Life:
+        """The part of a launch behind its verification, once the device has paid for it."""
+        sampled = self._models[work.model_key].run(work)
+        self._plane.stamp(work)
+        if (held := self._cross(DEVICE_LAUNCH, work, "after")) is not None:
+            yield held
+        return StepResult(sampled, breaches)
+
+    def _copy(self, copy: Copy, mover: Mover) -> Life:
+        held = cross_copy(self._env, copy, "before")
+        dropped = held is not None and held.kind is Kind.DROP
+        if held is not None and not dropped:
+            yield held
+        if (held := cross_copy(self._env, copy, "in_flight")) is not None:
+            yield held
+        self._refuse_closed("copy")
+        yield copy
+        if not dropped:
+            mover.move(copy)
+        if (held := cross_copy(self._env, copy, "after")) is not None:
+            yield held
+        return None
+
+    def _refuse_closed(self, what: str) -> None:
+        if self._closed:
+            raise LaunchError(f"the device was closed while this {what} was held up")
+
+    def _advance(self, job: Job) -> Pause | None:
+        """Run `job` up to its next pause. None: it is over, with its result or its error in place."""
+        try:
+            return next(job.life)
+        except StopIteration as over:
+            job.result = over.value
+        except RuntimeFailure as failure:
+            job.error = failure
+        except Exception as failure:
+            job.error = LaunchError(f"{job.ticket.work}: {type(failure).__name__}: {failure}")
+            job.error.__cause__ = failure
+        return None
+
+    def _report(self, job: Job) -> None:
+        """The job is over; the news of a launch may still be held up, while the device goes on."""
+        if isinstance(job.error, DeviceLost):
+            self._lost = job.error
+        work = job.ticket.work
+        held = None if isinstance(work, Copy) else self._cross(DEVICE_COMPLETE, work, "before")
+        if held is None:
+            self._finish(job)
+        else:
+            self._when_over(held, lambda: self._finish(job))
+
+    def _finish(self, job: Job) -> None:
+        ticket = job.ticket
+        assert not ticket.done, f"launch {ticket.seq} is finished twice"
+        ticket.result, ticket.error = job.result, job.error
+        ticket.done_ns = self._env.clock.now_ns()
+        self._env.ledger.complete(ticket)
+
+    def _cross(self, point: Point, work: Work, place: str) -> Effect | None:
+        faults = self._env.faults
+        if not faults.armed:
+            return None
+        return faults.fire(
+            point, place=place, step=work.step, request=work.request_ids[0] if work.rows else None, phase=phase_of(work)
+        )
