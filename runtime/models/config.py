@@ -11,8 +11,21 @@ either understood or refused, and all refusals come in one error.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Self
 
-Json = dict[str, object]
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from runtime.config_errors import problems
 
 
 class ModelRefused(ValueError):
@@ -74,152 +87,198 @@ def read_config(directory: Path) -> DecoderConfig:
         raise ModelRefused(directory, [f"config.json is not JSON: {error}"]) from None
     if not isinstance(raw, dict):
         raise ModelRefused(directory, ["config.json is not an object"])
-    reader = _Reader(raw)
-    config = _decoder(reader)
-    if reader.problems or config is None:
-        raise ModelRefused(directory, reader.problems)
-    return config
+    try:
+        # null means absent, as for transformers.
+        found = _HuggingFace.model_validate({key: value for key, value in raw.items() if value is not None})
+    except ValidationError as error:
+        raise ModelRefused(directory, problems(error)) from None
+    return found.decoder()
 
 
 _ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-_DEFAULT_EPSILON = 1e-6  # of all three transformers config classes
 _ROPES = ("default", "linear", "llama3")
 
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-class _Reader:
-    """Typed look-ups that collect problems instead of stopping at the first."""
 
-    def __init__(self, raw: Json) -> None:
-        self.raw = raw
-        self.problems: list[str] = []
+def _only(rule: str, *built: object) -> BeforeValidator:
+    """A key that changes the computation: every value that is not built is refused, with the rule."""
 
-    def refuse(self, problem: str) -> None:
-        self.problems.append(problem)
-
-    def count(self, key: str, default: int | None = None) -> int:
-        """A whole number above zero."""
-        value = self.raw.get(key)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.refuse(f"{key} is {value!r}; it must be a whole number above 0")
-            return 1
+    def check(value: object, info: ValidationInfo) -> object:
+        if value not in built:
+            raise ValueError(f"{info.field_name} is {value!r}; {rule}")
         return value
 
-    def real(self, raw: Json, key: str, default: float | None = None) -> float:
-        """A number above zero."""
-        value = raw.get(key)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            self.refuse(f"{key} is {value!r}; it must be a number above 0")
-            return 1.0
-        return float(value)
+    return BeforeValidator(check)
 
 
-def _decoder(reader: _Reader) -> DecoderConfig | None:
-    architecture = _architecture(reader)
-    if architecture is None:
-        return None
-    _refuse_what_is_not_built(reader, architecture)
-    heads = reader.count("num_attention_heads")
-    hidden = reader.count("hidden_size")
-    # Qwen3's config class says 128 when the key is absent; the others divide.
-    head_dim = reader.count("head_dim", 128 if architecture == "Qwen3ForCausalLM" else max(1, hidden // heads))
-    kv_heads = reader.count("num_key_value_heads", heads)
-    if heads % kv_heads:
-        reader.refuse(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
-    if head_dim % 2:
-        reader.refuse(f"head_dim {head_dim} is odd; rotary positions need pairs")
-    context_max = reader.count("max_position_embeddings")
-    return DecoderConfig(
-        architecture=architecture,
-        vocabulary=reader.count("vocab_size"),
-        hidden=hidden,
-        intermediate=reader.count("intermediate_size"),
-        layers=reader.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        norm_epsilon=reader.real(reader.raw, "rms_norm_eps", _DEFAULT_EPSILON),
-        rope=_rope(reader, context_max),
-        context_max=context_max,
-        tied=bool(reader.raw.get("tie_word_embeddings", False)),
-        qkv_bias=architecture == "Qwen2ForCausalLM",
-        qk_norm=architecture == "Qwen3ForCausalLM",
-        eos_tokens=_tokens(reader, "eos_token_id"),
-    )
+class _Lenient(BaseModel):
+    """Strict types; keys that no field names do not change the computation and are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-def _architecture(reader: _Reader) -> str | None:
-    named = reader.raw.get("architectures")
-    allowed = ", ".join(_ARCHITECTURES)
-    if not isinstance(named, list) or len(named) != 1 or named[0] not in _ARCHITECTURES:
-        reader.refuse(f"architectures is {named!r}; one of {allowed} can be served")
-        return None
-    return str(named[0])
+_ROTATED = _only("only whole heads are rotated", None, 1)
 
 
-def _refuse_what_is_not_built(reader: _Reader, architecture: str) -> None:
-    raw = reader.raw
-    if raw.get("hidden_act", "silu") != "silu":
-        reader.refuse(f"hidden_act is {raw['hidden_act']!r}; only silu is built")
-    if raw.get("quantization_config") is not None:
-        reader.refuse("quantization_config is set; only plain float weights are read")
-    if raw.get("attention_bias") and architecture != "Qwen2ForCausalLM":
-        reader.refuse("attention_bias is on; only Qwen2's bias on q, k and v is built")
-    if raw.get("mlp_bias"):
-        reader.refuse("mlp_bias is on; it is not built")
-    if raw.get("partial_rotary_factor", 1) not in (None, 1):
-        reader.refuse(f"partial_rotary_factor is {raw['partial_rotary_factor']!r}; only whole heads are rotated")
-    layer_types = raw.get("layer_types")
-    kinds = {str(kind) for kind in layer_types} if isinstance(layer_types, list) else set()
-    odd = sorted(kinds - {"full_attention"})
-    if odd:
-        reader.refuse(f"layer_types has {', '.join(odd)}; only full_attention is built")
-    if raw.get("use_sliding_window") and raw.get("sliding_window") is not None and not odd:
-        reader.refuse(f"sliding_window {raw['sliding_window']!r} is in use; only full attention is built")
-    experts = [key for key in ("num_experts", "num_local_experts", "n_routed_experts") if raw.get(key)]
-    if experts:
-        reader.refuse(f"{', '.join(experts)} is set; mixtures of experts are not built")
-
-
-def _rope(reader: _Reader, context_max: int) -> Rope:
+class _RopeTable(_Lenient):
     """Both spellings: `rope_parameters` of transformers 5, and `rope_theta` with `rope_scaling` before it."""
-    scaling: Json = {}
-    for key in ("rope_scaling", "rope_parameters"):
-        value = reader.raw.get(key)
-        if isinstance(value, dict):
-            scaling |= value
-        elif value is not None:
-            reader.refuse(f"{key} is {value!r}; it must be an object or null")
-    nested = sorted(key for key, value in scaling.items() if isinstance(value, dict))
-    if nested:
-        reader.refuse(f"rope_parameters differ by layer type ({', '.join(nested)}); one rope for all layers is built")
-        return Rope("default", 1.0)
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind not in _ROPES:
-        reader.refuse(f"rope type is {kind!r}; one of {', '.join(_ROPES)} is built")
-        return Rope("default", 1.0)
-    if scaling.get("partial_rotary_factor", 1) not in (None, 1):
-        reader.refuse(f"partial_rotary_factor is {scaling['partial_rotary_factor']!r}; only whole heads are rotated")
-    if scaling.get("mrope_section") is not None:
-        reader.refuse("mrope_section is set; positions of one dimension are built")
-    theta = reader.real(scaling if "rope_theta" in scaling else reader.raw, "rope_theta", 10_000.0)
-    if kind == "default":
-        return Rope("default", theta)
-    factor = reader.real(scaling, "factor")
-    if kind == "linear":
-        return Rope("linear", theta, factor)
-    low, high = reader.real(scaling, "low_freq_factor"), reader.real(scaling, "high_freq_factor")
-    if high <= low and not reader.problems:
-        reader.refuse(f"high_freq_factor {high} must be above low_freq_factor {low}")
-    original = int(reader.real(scaling, "original_max_position_embeddings", float(context_max)))
-    return Rope("llama3", theta, factor, low, high, original)
+
+    kind: str = Field("default", validation_alias=AliasChoices("rope_type", "type"))
+    rope_theta: Positive
+    factor: Positive | None = None
+    low_freq_factor: Positive | None = None
+    high_freq_factor: Positive | None = None
+    original_max_position_embeddings: Count | None = None
+    partial_rotary_factor: Annotated[object, _ROTATED] = None
+    mrope_section: Annotated[object, _only("positions of one dimension are built", None)] = None
+
+    @field_validator("kind")
+    @classmethod
+    def _built(cls, kind: str) -> str:
+        if kind not in _ROPES:
+            raise ValueError(f"rope type is {kind!r}; one of {', '.join(_ROPES)} is built")
+        return kind
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        wanted = {"default": (), "linear": ("factor",)}.get(
+            self.kind, ("factor", "low_freq_factor", "high_freq_factor")
+        )
+        if absent := [f"{name} is None" for name in wanted if getattr(self, name) is None]:
+            raise ValueError(f"{', '.join(absent)}; rope type {self.kind!r} needs a number above 0")
+        low, high = self.low_freq_factor, self.high_freq_factor
+        if self.kind == "llama3" and low is not None and high is not None and high <= low:
+            raise ValueError(f"high_freq_factor {high} must be above low_freq_factor {low}")
+        return self
+
+    def rope(self, context_max: int) -> Rope:
+        if self.kind == "default":
+            return Rope("default", self.rope_theta)
+        assert self.factor is not None
+        if self.kind == "linear":
+            return Rope("linear", self.rope_theta, self.factor)
+        assert self.low_freq_factor is not None and self.high_freq_factor is not None
+        original = self.original_max_position_embeddings or context_max
+        return Rope("llama3", self.rope_theta, self.factor, self.low_freq_factor, self.high_freq_factor, original)
 
 
-def _tokens(reader: _Reader, key: str) -> tuple[int, ...]:
-    value = reader.raw.get(key)
-    listed = value if isinstance(value, list) else [] if value is None else [value]
-    if any(isinstance(token, bool) or not isinstance(token, int) for token in listed):
-        reader.refuse(f"{key} is {value!r}; it must be a token id or a list of them")
-        return ()
-    return tuple(listed)
+_EXPERTS = _only("mixtures of experts are not built", 0)
+
+
+class _HuggingFace(_Lenient):
+    """The keys of `config.json` that say what is computed. A check of two keys stands at the later one."""
+
+    architectures: list[str]
+    vocab_size: Count
+    hidden_size: Count
+    intermediate_size: Count
+    num_hidden_layers: Count
+    num_attention_heads: Count
+    num_key_value_heads: Count = Field(None, validate_default=True)
+    head_dim: Count = Field(None, validate_default=True)
+    max_position_embeddings: Count
+    rms_norm_eps: Positive = 1e-6  # of all three transformers config classes
+    tie_word_embeddings: bool = False
+    eos_token_id: Annotated[list[int], BeforeValidator(lambda one: one if isinstance(one, list) else [one])] = []
+    hidden_act: Annotated[object, _only("only silu is built", "silu")] = "silu"
+    quantization_config: Annotated[object, _only("only plain float weights are read", None)] = None
+    attention_bias: bool = False
+    mlp_bias: Annotated[object, _only("it is not built", False)] = False
+    partial_rotary_factor: Annotated[object, _ROTATED] = None
+    layer_types: list[str] = []
+    use_sliding_window: bool = False
+    sliding_window: int | None = None
+    num_experts: Annotated[object, _EXPERTS] = 0
+    num_local_experts: Annotated[object, _EXPERTS] = 0
+    n_routed_experts: Annotated[object, _EXPERTS] = 0
+    rope_theta: Positive = 10_000.0
+    rope_scaling: dict[str, object] = {}
+    rope_parameters: dict[str, object] = {}
+    rope: _RopeTable = Field(None, validate_default=True)
+    """Made of the three keys above."""
+
+    @field_validator("architectures")
+    @classmethod
+    def _known(cls, architectures: list[str]) -> list[str]:
+        if len(architectures) != 1 or architectures[0] not in _ARCHITECTURES:
+            raise ValueError(f"architectures is {architectures!r}; one of {', '.join(_ARCHITECTURES)} can be served")
+        return architectures
+
+    @field_validator("num_key_value_heads", "head_dim", mode="before")
+    @classmethod
+    def _derived(cls, given: object, info: ValidationInfo) -> object:
+        """Where a key is absent, what each architecture's own config class says."""
+        heads, hidden = info.data.get("num_attention_heads", 1), info.data.get("hidden_size", 2)
+        if given is not None or info.field_name == "num_key_value_heads":
+            return heads if given is None else given
+        return 128 if info.data.get("architectures") == ["Qwen3ForCausalLM"] else max(1, hidden // heads)
+
+    @field_validator("num_key_value_heads")
+    @classmethod
+    def _divides(cls, kv_heads: int, info: ValidationInfo) -> int:
+        heads = info.data.get("num_attention_heads", kv_heads)
+        if heads % kv_heads:
+            raise ValueError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
+        return kv_heads
+
+    @field_validator("head_dim")
+    @classmethod
+    def _even(cls, head_dim: int) -> int:
+        if head_dim % 2:
+            raise ValueError(f"head_dim {head_dim} is odd; rotary positions need pairs")
+        return head_dim
+
+    @field_validator("attention_bias")
+    @classmethod
+    def _bias(cls, bias: bool, info: ValidationInfo) -> bool:
+        if bias and info.data.get("architectures") != ["Qwen2ForCausalLM"]:
+            raise ValueError("attention_bias is on; only Qwen2's bias on q, k and v is built")
+        return bias
+
+    @field_validator("layer_types")
+    @classmethod
+    def _full(cls, kinds: list[str]) -> list[str]:
+        if odd := sorted(set(kinds) - {"full_attention"}):
+            raise ValueError(f"layer_types has {', '.join(odd)}; only full_attention is built")
+        return kinds
+
+    @field_validator("sliding_window")
+    @classmethod
+    def _unused(cls, window: int, info: ValidationInfo) -> int:
+        if info.data.get("use_sliding_window"):
+            raise ValueError(f"sliding_window {window} is in use; only full attention is built")
+        return window
+
+    @field_validator("rope", mode="before")
+    @classmethod
+    def _merged(cls, _: object, info: ValidationInfo) -> dict[str, object]:
+        data = info.data
+        scaling: dict[str, object] = {**data.get("rope_scaling", {}), **data.get("rope_parameters", {})}
+        if nested := sorted(key for key, value in scaling.items() if isinstance(value, dict)):
+            listed = ", ".join(nested)
+            raise ValueError(f"rope_parameters differ by layer type ({listed}); one rope for all layers is built")
+        given = {key: value for key, value in scaling.items() if value is not None}
+        return {"rope_theta": data.get("rope_theta", 1.0), **given}
+
+    def decoder(self) -> DecoderConfig:
+        """The sizes and switches."""
+        (architecture,) = self.architectures
+        return DecoderConfig(
+            architecture=architecture,
+            vocabulary=self.vocab_size,
+            hidden=self.hidden_size,
+            intermediate=self.intermediate_size,
+            layers=self.num_hidden_layers,
+            heads=self.num_attention_heads,
+            kv_heads=self.num_key_value_heads,
+            head_dim=self.head_dim,
+            norm_epsilon=self.rms_norm_eps,
+            rope=self.rope.rope(self.max_position_embeddings),
+            context_max=self.max_position_embeddings,
+            tied=self.tie_word_embeddings,
+            qkv_bias=architecture == "Qwen2ForCausalLM",
+            qk_norm=architecture == "Qwen3ForCausalLM",
+            eos_tokens=tuple(self.eos_token_id),
+        )

@@ -8,15 +8,21 @@ Decode = Callable[[Sequence[int]], str]
 """From token ids to text; bytes that are no UTF-8 become U+FFFD."""
 
 _PENDING_MAX = 32
+_HELD_MAX = 3
+"""Bytes of a character of UTF-8 that is not whole yet."""
 
 
 class Detokenizer:
-    """Incremental decode that gives, piece by piece, exactly the text that decoding all at once would give.
+    """Incremental decode that gives, piece by piece, the text that decoding all at once would give.
 
-    Bytes that are no UTF-8 (yet) decode to U+FFFD. Only the very last one can still turn into a character, so only
-    that one is held back: a model that babbles broken bytes can't stall the stream.
+    Bytes that are no UTF-8 (yet) decode to U+FFFD: one for all of a cut character, or one for each of its bytes where
+    a vocabulary falls back to bytes. The last three at most can still turn into a character, so they are held back,
+    and a model that babbles broken bytes can't stall the stream.
 
         tokens  ... window | pending        text of (window + pending) minus text of window is what pending adds
+
+    With byte fallback a broken byte also breaks whole characters right in front of it when all is decoded at once;
+    what a client has seen stays as it was.
     """
 
     def __init__(self, decode: Decode) -> None:
@@ -30,9 +36,9 @@ class Detokenizer:
         text = ""
         for token in tokens:
             self._pending.append(token)
-            added = self._added()
+            added = self._added(self._pending)
             if added.endswith(BROKEN):
-                text += self._show(added[:-1])
+                text += self._show(added[: max(len(added.rstrip(BROKEN)), len(added) - _HELD_MAX)])
                 if len(self._pending) > _PENDING_MAX:
                     self._shorten()
             else:
@@ -42,10 +48,12 @@ class Detokenizer:
 
     def flush(self) -> str:
         """What was held back, when no more tokens come."""
-        return self._show(self._added())
+        return self._show(self._added(self._pending))
 
-    def _added(self) -> str:
-        return self._decode(self._window + self._pending)[len(self._decode(self._window)) :]
+    def _added(self, tokens: list[int]) -> str:
+        """What these tokens add behind the window."""
+        before, whole = self._decode(self._window), self._decode(self._window + tokens)
+        return whole[len(before) :] if whole.startswith(before) else self._decode(tokens)
 
     def _show(self, certain: str) -> str:
         fresh = certain[self._shown :]
@@ -61,7 +69,7 @@ class Detokenizer:
         for cut in range(len(self._pending) - 4, 0, -1):
             left, right = self._pending[:cut], self._pending[cut:]
             if self._decode(left) + self._decode(right) == joined:
-                self._shown -= len(self._decode(self._window + left)) - len(self._decode(self._window))
+                self._shown -= len(self._added(left))
                 self._window, self._pending = left, right
                 return
 

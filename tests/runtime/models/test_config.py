@@ -46,7 +46,7 @@ def test_both_spellings_of_rope_scaling_are_read(tmp_path: Path, key: str, kind:
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM"),
-    ({"architectures": None}, "architectures is None"),
+    ({"architectures": None}, "architectures is missing"),
     ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope type is 'yarn'"),
     ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope type is 'dynamic'"),
     ({"rope_parameters": {"rope_type": "longrope"}}, "rope type is 'longrope'"),
@@ -63,6 +63,9 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"hidden_act": "gelu"}, "hidden_act"),
     ({"num_attention_heads": 3}, "not a multiple"),
     ({"head_dim": 7}, "head_dim 7 is odd"),
+    ({"hidden_size": 36}, "head_dim 9 is odd"),
+    ({"vocab_size": True}, "vocab_size is True; give a whole number"),
+    ({"eos_token_id": [7, "x"]}, "eos_token_id.1 is 'x'; give a whole number"),
     ({"vocab_size": "100"}, "vocab_size is '100'"),
     ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
     ({"rms_norm_eps": 0}, "rms_norm_eps is 0"),
@@ -81,6 +84,10 @@ def test_all_reasons_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(ModelRefused) as refused:
         read_config(write(tmp_path, mlp_bias=True, hidden_act="relu", rope_scaling={"type": "yarn"}))
     assert len(refused.value.problems) == 3
+
+
+def test_a_qwen3_without_head_dim_has_128(tmp_path: Path) -> None:
+    assert read_config(write(tmp_path, architectures=["Qwen3ForCausalLM"])).head_dim == 128
 
 
 def test_harmless_keys_of_real_configs_are_accepted(tmp_path: Path) -> None:
