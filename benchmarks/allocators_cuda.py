@@ -9,6 +9,7 @@ back, and of a copy, which are what `calls` and `moved` of allocators.py stand f
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,9 +28,9 @@ LOAD_BYTES = int(0.9 * ROOM_BYTES)
 
 def main() -> int:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, room {ROOM_BYTES // MIB} MiB, seed {SEED}")
-    traces = {order: lambda choose=choose: wishes(choose, LOAD_BYTES, SEED) for order, choose in ORDERS.items()}
-    traces["each kind by its lifetime"] = lambda: by_lifetime(LOAD_BYTES, SEED)
-    traces["any size"] = lambda: any_size(LOAD_BYTES, SEED)
+    traces = {order: partial(wishes, choose, LOAD_BYTES, SEED) for order, choose in ORDERS.items()}
+    traces["each kind by its lifetime"] = partial(by_lifetime, LOAD_BYTES, SEED)
+    traces["any size"] = partial(any_size, LOAD_BYTES, SEED)
     print(f"{'':34}{'now':>8}{'given back':>12}{'failures':>10}{'calls':>7}")
     for name, made in traces.items():
         for who, heap in (("torch", TorchCuda()), ("model", TorchModel(ROOM_BYTES))):

@@ -93,7 +93,7 @@ def crossings_of(model: ModelRunner, work: Work) -> list[Crossing]:
     model.run(work)  # warm
     binder.cross = looking  # type: ignore[method-assign]
     model.run(work)
-    del binder.cross  # type: ignore[method-assign]
+    del binder.cross
     return seen
 
 

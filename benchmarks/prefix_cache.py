@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from faults import NullFaults
 from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
+from runtime.core.errors import LaunchError
 from runtime.core.ledger import Ledger
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, Sampled, Sampling, StepResult, Work
+from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.kv.paged import PagedPool
@@ -56,6 +57,9 @@ class _Instant:
         ticket = Ticket(work.step, work, now_ns, now_ns, StepResult(sampled))
         self._env.ledger.complete(ticket)
         return ticket
+
+    def copy(self, copy: Copy) -> Ticket:
+        raise LaunchError("this device has no host memory to copy to")
 
     def close(self) -> None:
         return None

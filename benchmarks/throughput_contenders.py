@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ class Contenders:
         began_s = time.monotonic()
         for batch in batches_of(work):
             time.sleep(max(0.0, began_s + batch[-1].at_s - time.monotonic()))
-            self._apart(lambda batch=batch: self._generate(batch))
+            self._apart(partial(self._generate, batch))
         return sum(asked.output for asked in work)
 
     def _generate(self, batch: Sequence[Asked]) -> None:

@@ -1,6 +1,7 @@
 """The work of `benchmarks.throughput_cpu` is as it is called."""
 
 import statistics
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_equal_work_has_one_shape_and_is_all_there_at_once() -> None:
 
 def test_ragged_work_arrives_as_a_poisson_process_at_the_rate_that_was_asked_for() -> None:
     work = ragged(4000, 1000.0)
-    gaps = [later.at_s - earlier.at_s for earlier, later in zip(work, work[1:], strict=False)]
+    gaps = [later.at_s - earlier.at_s for earlier, later in pairwise(work)]
     assert min(gaps) > 0
     assert new_tokens(work) / work[-1].at_s == pytest.approx(1000.0, rel=0.1)
     assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.1), "exponential gaps"
