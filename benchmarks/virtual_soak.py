@@ -134,17 +134,17 @@ def soak(folder: Path, trial_s: float, blocks: int, seed: int, say: Callable[[st
 def report(looks: Looks, history: Path, cpu_s: float) -> None:
     """A small table for people."""
     world, last = looks.world, looks.taken[-1]
-    marks, status = world.engine._env.marks.total, world.engine.status
+    marks, status = world.env.marks.total, world.engine.status
     print(f"{'virtual h':>10} {'wall s':>8} {'CPU s':>8} {'requests':>9} {'rss MiB':>8} {'peak MiB':>8}")
     for look in looks.taken:
         figures = f"{look.virtual_s / 3600:>10.2f} {look.wall_s:>8.1f} {look.cpu_s:>8.1f} {look.sent:>9}"
         print(f"{figures} {look.rss:>8.0f} {look.peak:>8.0f}")
-    sent, leapt = max(1, last.sent), world.leap.steps
+    sent, skipped = max(1, last.sent), world.fast_forward.skipped
     ratio = last.virtual_s / last.wall_s
     print(f"{last.virtual_s:.0f} virtual s in {last.wall_s:.1f} s ({cpu_s:.1f} s CPU): {ratio:.0f} x")
     wall_us, cpu_us = last.wall_s / sent * 1e6, cpu_s / sent * 1e6
     print(f"{wall_us:.0f} us a request ({cpu_us:.0f} CPU), {cpu_s / max(1, status.steps) * 1e6:.1f} CPU us a step")
-    print(f"{status.steps} steps, {leapt} of them leapt over; {status.steps / sent:.1f} steps a request")
+    print(f"{status.steps} steps, {skipped} of them skipped; {status.steps / sent:.1f} steps a request")
     print(f"{status.prompt_tokens} prompt tokens, {status.generation_tokens} generated")
     hit = status.prefix_hits / max(1, status.prefix_queries)
     print(f"prefix hits {hit:.0%}; evicted blocks {marks['kv.evict']}, preemptions {marks['kv.preempt']}")

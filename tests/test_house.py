@@ -12,7 +12,7 @@ PRODUCT = [path for path in SOURCES if path.relative_to(ROOT).parts[0] not in ("
 
 LINES_MAX = 300
 """A ratchet: what is longer today may not grow, and nothing new may join it."""
-LONGER: dict[str, int] = {"runtime/engine.py": 315}
+LONGER: dict[str, int] = {}
 
 BANNED = {
     r"import pickle|pickle\.": "nothing is unpickled: use JSON or safetensors",
@@ -60,7 +60,7 @@ def test_paths_in_our_papers_exist(paper: str):
         assert any((place / name).exists() for place in places), f"{paper} speaks of {name}, which does not exist"
 
 
-@pytest.mark.parametrize("name", ["Engine.step", "Engine._end", "Scheduler.plan", "Action.symptom"])
+@pytest.mark.parametrize("name", ["Engine.step", "OpenRequests.end", "Scheduler.plan", "Action.symptom"])
 def test_names_in_the_design_exist(name: str):
     assert name in (ROOT / "DESIGN.md").read_text()
     owner, _, member = name.partition(".")

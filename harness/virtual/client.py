@@ -150,25 +150,17 @@ class Client:
         cancel = self.asked.cancel
         return cancel is not None and cancel.after_chunk(self.chunks)
 
-    def chunks_of(self, stamps: Sequence[int], tokens: Sequence[int], longest_ns: int) -> int | None:
-        """An event a token, at the first of these stamps; the longest gap between two of them is known. Never as far as
-        the one at which it hangs up. Returns the gap before the first, None where there is none; who calls knows the
-        others."""
-        n, before_ns = len(tokens), self.last_ns
-        self.tokens += tokens
-        self.chunks += n
-        self.last_ns = last_ns = stamps[n - 1]
-        if before_ns is None:
-            self.first_ns = stamps[0]
-            self.gap_sum = last_ns - stamps[0]
-            self.gap_max = longest_ns if n > 1 else None
-            return None
-        gap_ns = stamps[0] - before_ns
-        self.gap_sum += last_ns - before_ns
-        if gap_ns > longest_ns:
-            longest_ns = gap_ns
-        if self.gap_max is None or longest_ns > self.gap_max:
-            self.gap_max = longest_ns
+    def chunks_of(self, stamps_ns: Sequence[int], sampled: Sequence[Sampled], longest_ns: int) -> int:
+        """An event for each token, one at each of `stamps_ns`, none of them the first of the answer or the one at which
+        the client hangs up. `longest_ns` is the longest gap between two stamps. Returns the gap before the first one;
+        it and those between the stamps are for the caller to count."""
+        assert self.last_ns is not None, "the first event of an answer comes by itself"
+        self._keep(sampled)
+        self.chunks += len(sampled)
+        gap_ns = stamps_ns[0] - self.last_ns
+        self.gap_sum += stamps_ns[-1] - self.last_ns
+        self.gap_max = max(gap_ns, longest_ns, self.gap_max or 0)
+        self.last_ns = stamps_ns[-1]
         return gap_ns
 
     def _keep(self, sampled: Sequence[Sampled]) -> None:

@@ -49,7 +49,6 @@ class Crowd:
     hang_up: Callable[[Client, ClientEnd], None]
     ended: Callable[[Client], None]
     gate: Breaker | None = None
-    catch_up: Callable[[], None] = lambda: None  # what a leap has not told yet is told; filled by the world
     idle: bool = False
     finished: bool = False
     sent: int = 0
@@ -88,7 +87,6 @@ class Crowd:
 
     def phase(self, name: str, n: int) -> None:
         """A phase begins: no window of gaps lies in two of them."""
-        self.catch_up()
         self.rows.turn_gaps(self.time.now_ns(), cut=True)
 
     def begin(self, t0_ns: int) -> None:
@@ -231,7 +229,7 @@ class Crowd:
         self.gate.record_reply(client.end_ns, bad, client.end_ns - client.sent_ns, tokens, client.retry_after_s)
 
     def _will_tire(self, client: Client) -> None:
-        """One thing planned for all who wait equally long: one each would interrupt every leap of the engine."""
+        """One thing planned for all who wait equally long: one each would end every run of fast-forward."""
         patience_s = client.asked.timeout_s
         waiting = self._patient.get(patience_s)
         if waiting is None:

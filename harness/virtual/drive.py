@@ -26,7 +26,7 @@ from harness.virtual.world import World
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 TURN_S = 0.25
-"""Between two ticks, as often as a live loop looks at its faults; no leap goes past one."""
+"""Between two ticks, as often as a live loop looks at its faults."""
 
 
 class VirtualClock:

@@ -40,8 +40,6 @@ class VirtualServer:
     ) -> None:
         self.fatal: Callable[[], RuntimeFailure | None] = lambda: None
         """The engine's last word. Filled by who builds both."""
-        self.catch_up: Callable[[], None] = lambda: None
-        """What a leap has not told yet is told. Filled by who builds both."""
         self.admission: Admission[Line] = Admission(
             env,
             mailbox,
@@ -76,7 +74,6 @@ class VirtualServer:
 
     def hang_up(self, client: Client, end: ClientEnd) -> None:
         """The client closes its connection: as planned, out of patience, or because the run stops."""
-        self.catch_up()
         session = self.admission.open.get(client.asked.id)
         if session is not None:
             session.leave("client_gone")

@@ -16,7 +16,6 @@ class VirtualAdmin:
         """No heartbeat is needed: who would arm faults and be gone is the same process."""
 
     def arm(self, spec: FaultSpec) -> None:
-        self._world.leap.hand_over()
         self._world.faults.arm([spec])
 
     def heal(self, fault: str) -> None:
@@ -30,7 +29,6 @@ class VirtualAdmin:
         ]
 
     def audit(self, scope: str) -> None:
-        self._world.leap.hand_over()  # an audit may end who holds damaged KV
         self._world.rows.audit(self._world.audit(scope))
 
 

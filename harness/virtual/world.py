@@ -16,9 +16,9 @@ from harness.plan.plan import Plan
 from harness.plan.timeline import trial_s
 from harness.virtual.client import Client
 from harness.virtual.crowd import Crowd
-from harness.virtual.leapt import LeapNews
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
+from harness.virtual.step_outputs import VirtualOutputs
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
 from runtime.core.edge import Mailbox
@@ -28,13 +28,13 @@ from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
 from runtime.device.holdings import device_rows
 from runtime.device.host_bytes import HostBytes, SimMover
-from runtime.device.keyed import KeyedModel
+from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
-from runtime.engine import Engine
+from runtime.engine import Engine, EngineParts, StepExecutor
+from runtime.fast_forward import CHECK_ONE_IN, FastForward
 from runtime.guard.audit import AuditRow
 from runtime.guard.watchdog import Bounds
-from runtime.leap import Leap, Scripts
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.upstream import Reserve
@@ -58,7 +58,8 @@ class World:
         gate: Breaker | None,
         canary: CanaryConfig,
         *,
-        leaps: bool = True,
+        fast_forward: bool = True,
+        check_one_in: int = CHECK_ONE_IN,
         slowing: float | None = None,
     ) -> None:
         scenario = plan.scenario
@@ -72,16 +73,15 @@ class World:
         self._stirred = True
         self._alarm_ns: int | None = None
         mailbox = Mailbox(knobs.waiting_max, self.wake)
-        self._env = env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
+        self.env = env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
         pool = PagedPool(
             env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
         )
-        model = KeyedModel(knobs.kv_blocks, knobs.block_tokens, self.key)
+        model = HashModel(knobs.kv_blocks, knobs.block_tokens, self.key)
         costs = self._costs(table, plan, slowing)
         host = HostBytes(HOST_BYTES)
         mover = SimMover(host, "io", model.rows, pool.plane)
         limits = knobs.limits
-        # Only its launches take memory: what leaps over many steps while no fault is armed has no need to.
         shape = ModelShape(
             blocks=knobs.kv_blocks + 1,
             block_tokens=knobs.block_tokens,
@@ -109,25 +109,19 @@ class World:
             gate,
         )
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
-        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap)
+        outputs = VirtualOutputs(self.server, rows.gaps)
+        self.fast_forward: FastForward | None = None
+
+        def chain(parts: EngineParts) -> tuple[StepExecutor, ...]:
+            if not fast_forward:
+                return (parts.eager,)
+            self.fast_forward = FastForward(
+                env, pool, limits, parts, model, device, costs, self.time, bounds.late_ns, outputs, check_one_in
+            )
+            return (self.fast_forward, parts.eager)
+
+        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap, chain)
         self.server.fatal = lambda: self.engine.fatal
-        late_ns, scripts = int(knobs.late_s * 1e9), Scripts(model, pool.plane)
-        self.leap = Leap(
-            self.engine,
-            env,
-            pool,
-            limits,
-            scripts,
-            device,
-            costs,
-            self.time,
-            late_ns,
-            LeapNews(self.server, rows.gaps),
-            self.wake,
-        )
-        self.server.catch_up = self.crowd.catch_up = self.leap.catch_up
-        if leaps:
-            self.engine.leap = self.leap
         self.time.at(SAMPLE_NS, self._sample)
 
     def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:
@@ -139,7 +133,7 @@ class World:
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The engine's reclamation audit, and that of the device's own pools."""
-        return self.engine.audit(scope) + device_rows(self._env, self._rationed.held(), scope)
+        return self.engine.audit(scope) + device_rows(self.env, self._rationed.held(), scope)
 
     def wake(self) -> None:
         """Something came for the engine: it gets a turn at this moment."""
@@ -149,6 +143,7 @@ class World:
         """Let so much time pass."""
         time = self.time
         until_ns = time.now_ns() + round(seconds * 1e9)
+        time.at(until_ns, lambda: None)  # whoever let the time pass looks then: fast-forward goes no further
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
             if self._stirred and next_ns != now_ns:
@@ -158,10 +153,7 @@ class World:
                 if self._alarm_ns > until_ns:
                     break
                 time.jump(max(self._alarm_ns, now_ns))
-                if self.engine.wait_s():  # what it was set for is over by now, as a step of a leap is
-                    self._set_alarm()
-                else:
-                    self._turn()
+                self._turn()
             elif next_ns is None or next_ns > until_ns:
                 break
             else:
@@ -180,8 +172,7 @@ class World:
 
     def _turn(self) -> None:
         self._stirred = False
-        if self.leap.turn():
-            self.engine.step()
+        self.engine.step()
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -189,7 +180,6 @@ class World:
         self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
     def _sample(self) -> None:
-        self.leap.look()
         self.server.admission.end_silent()
         self.server.marked(self.time.now_ns(), all_of_them=True)
         status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()

@@ -35,16 +35,13 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 Words = npt.NDArray[np.uint64]
 
 
-class KeyedModel:
+class HashModel:
     """Implements `runtime.device.ports.StepModel` over a KV of its own, one word a slot."""
 
     def __init__(self, blocks: int, block_tokens: int, seed: int) -> None:
-        self._block_tokens = block_tokens
+        self.block_tokens = block_tokens
         self._kv: Words = np.zeros(blocks * block_tokens, np.uint64)
         self._key = key_of(seed)
-        self._places: Words = np.zeros(0, np.uint64)
-        """What a place adds to the mix, and what all healthy steps up to it add: made as far as somebody asks."""
-        self._paths = self._places
         self.plain = tuple(Sampled(token) for token in range(VOCABULARY))
         """Each token, drawn without log probabilities."""
 
@@ -65,26 +62,22 @@ class KeyedModel:
     @property
     def rows(self) -> Words:
         """[blocks, block_tokens]: all that its blocks hold, for whoever moves them."""
-        return self._kv.reshape(-1, self._block_tokens)
+        return self._kv.reshape(-1, self.block_tokens)
 
     @property
     def slots(self) -> Words:
         """The same, flat: what the KV holds in each slot."""
         return self._kv
 
-    def foresee(self, prompt: Words, answer: int) -> tuple[Words, Ints]:
-        """What the KV of a healthy sequence will hold: one word for each token that is fed, its `prompt` (none of them
-        SAID or above) and all but the last of `answer` tokens that the model says; and these."""
-        n, end = len(prompt), len(prompt) + answer
-        if len(self._places) <= end:
-            places = np.arange(2 * end)
-            self._places, self._paths = places.view(np.uint64) * np.uint64(_PLACE), _squares(places[:1], places)
-        states = np.empty(end - 1, np.uint64)
-        steps = prompt * np.uint64(_TOKEN)
-        steps += self._places[:n]
-        np.cumsum(_scramble(steps), out=states[:n])
-        np.add(self._paths[n + 1 : end], states[n - 1] - self._paths[n : n + 1], out=states[n:])
-        return states, following(states[n - 1 :], self._key)
+    def decode_ahead(self, past: Words, places: Ints, tokens: Ints, steps: int) -> tuple[Words, Ints] | None:
+        """What `steps` decode steps of healthy rows do: the states that their KV will hold and the tokens they draw,
+        both [rows, steps]. `past` [rows] are the states before, and `tokens` [rows] go in first, at `places` [rows].
+        None when one of these is not what the state before it says: then no such rule holds."""
+        if np.count_nonzero(following(past, self._key) != tokens):
+            return None
+        first = places[:, None]
+        states = past[:, None] + _squares(first, first + np.arange(1, steps + 1))
+        return states, following(states, self._key)
 
     def sampled(self, state: int) -> Sampled:
         """The token that follows `state`, with log probabilities."""
@@ -105,7 +98,7 @@ class KeyedModel:
 
     def _past(self, work: Work, starts: Ints) -> Words:
         """What each row's KV holds of its tokens before this launch: the slot of the last of them, 0 for none."""
-        size = self._block_tokens
+        size = self.block_tokens
         before = (work.positions[starts] - 1).tolist()
         slots = [
             table[at // size] * size + at % size if at >= 0 else -1

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from faults import Effect, Kind
 from runtime.core.env import Env
-from runtime.core.ports import Ticket
 from runtime.core.work import Copy, Work
 from runtime.device.costs import Costs
-from runtime.device.launcher import Job, Launcher, Life
+from runtime.device.launcher import Job, Launcher
 from runtime.device.ports import Mover, StepModel, Tags
 from runtime.device.stretch import FLOOR_NS
 from runtime.device.virtual_time import VirtualTime
@@ -37,36 +36,15 @@ class SimDevice(Launcher):
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None
 
-    # -- launches that somebody else computes: all that a fast-forward executor may call ------------------------------
-
     @property
     def idle(self) -> bool:
         """Whether a launch would begin at once."""
         return self._running is None and not self._jobs and not self._closed and self._lost is None
 
-    def begin(self, work: Work) -> Ticket:
-        """A launch is under way until `leave` or `resume`. Only when idle."""
-        assert self.idle, "a launch is under way already"
-        ticket = self._ticket(work)
-        self._running = Job(ticket, _elsewhere())
-        return ticket
-
-    def leapt(self, launches: int) -> None:
-        """So many more were launched, one behind the other."""
+    def skip(self, launches: int) -> int:
+        """Count `launches` that fast-forward computes instead; returns the number of the last."""
         self._seq += launches
-
-    def leave(self) -> None:
-        """They are done, and who launched them knows it."""
-        self._next()
-
-    def resume(self, ticket: Ticket, work: Work, due_ns: int) -> None:
-        """From now on the device computes it: it goes on as any launch of `work` that is paid for at `due_ns`."""
-        ticket.work = work
-        job = self._running = Job(ticket, self._compute(work, ()))
-        if due_ns == self._time.now_ns():
-            self._go_on(job, paid=True)
-        else:
-            self._time.at(due_ns, lambda: self._go_on(job, paid=True))
+        return self._seq
 
     # -- one after the other ------------------------------------------------------------------------------------------
 
@@ -119,9 +97,3 @@ class SimDevice(Launcher):
 
         self._time.at(max(effect.due_ns, self._time.now_ns()), wake)
         effect.on_release(lambda: self._time.at(self._time.now_ns(), wake))
-
-
-def _elsewhere() -> Life:
-    """The life of a launch that the device does not compute: it never goes on."""
-    raise AssertionError("somebody else computes this launch")
-    yield

@@ -21,13 +21,18 @@ class Bounds:
     late_s: float = 0.5
     hang_fatal_s: float = 120.0
 
+    @property
+    def late_ns(self) -> int:
+        """After so many nanoseconds a launch is late."""
+        return int(self.late_s * 1e9)
+
 
 class Watchdog:
     """One per engine."""
 
     def __init__(self, env: Env, bounds: Bounds) -> None:
         self._env = env
-        self._late_ns = int(bounds.late_s * 1e9)
+        self._late_ns = bounds.late_ns
         self._fatal_ns = int(bounds.hang_fatal_s * 1e9)
         self._deadlines: list[tuple[int, int, Request]] = []
         self._late: set[Ticket] = set()

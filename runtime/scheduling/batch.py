@@ -67,7 +67,7 @@ def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> B
         positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
     reckon([request.line for request in requests])
     tables, reads = _claims(requests, (-(-context // block_tokens)).tolist(), deep)
-    writes, slots = _slots(tables, starts, positions, lengths, block_tokens)
+    writes, slots = slots_of(tables, starts, positions, lengths, block_tokens)
     work = Work(
         step=step,
         model_key=batch.model_key,
@@ -116,7 +116,7 @@ def _claims(
     return tuple(tables), tuple(claims)
 
 
-def _slots(
+def slots_of(
     tables: Sequence[Sequence[int]],
     starts: Sequence[int],
     positions: Ints,

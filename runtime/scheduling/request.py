@@ -125,6 +125,14 @@ class Request:
             if self.first_ns is None:
                 self.first_ns = now_ns
 
+    def decoded(self, tokens: Sequence[int]) -> None:
+        """Decode steps that drew `tokens`, one each, have completed."""
+        end = self.computed + len(tokens)
+        self.tokens += tokens
+        self.line.extend(self.tokens[self.computed : end])
+        self.computed = end
+        self.launches += len(tokens)
+
     def give(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
         """More KV blocks for it, in table order."""
         self.blocks.extend(blocks)

@@ -100,8 +100,12 @@ class Scheduler:
                 return _by_model(rows)
 
     def prospect(self, request: Request) -> Prospect:
-        """Whether the waiting `request` has room, now or after some more steps of those that run."""
+        """Whether the waiting `request` has room, now or after more steps of those that run."""
         return self._space.prospect(request, self._cached(request) if request.swapped is None else ())
+
+    def reserve(self, request: Request) -> None:
+        """A KV slot for the next token of `request`, as a plan gives it; the pool must have a block if one is due."""
+        assert self._room(request, request.computed + 1, []), f"no block for the next token of {request.id}"
 
     def publish(self, request: Request) -> None:
         """A launch has landed: others may share the blocks that it filled. Never earlier, their KV is not there yet."""
@@ -272,8 +276,7 @@ class Scheduler:
 
     def _refuse_endless(self, submit: Submit) -> None:
         """A request that can never be served to its end is a mistake of its client."""
-        total = len(submit.prompt) + submit.max_tokens
-        if self._pool.blocks_for(total) > self._pool.blocks:
+        if self._pool.blocks_for(total := len(submit.prompt) + submit.max_tokens) > self._pool.blocks:
             raise InvalidRequest(
                 f"prompt and max_tokens need {total} tokens of KV, the pool holds "
                 f"{self._pool.blocks * self._pool.block_tokens}; ask for fewer",

@@ -28,7 +28,7 @@ def share_a_block(bench: Bench, turns: int) -> tuple[str, int]:
     first = bench.submit(PROMPT, max_tokens=TOKENS)
     for _ in range(2):
         bench.turn()
-    (shared,) = set(bench.engine._requests[first].blocks) - set(bench.env.ledger.held("kv", first))
+    (shared,) = set(bench.engine.requests[first].blocks) - set(bench.env.ledger.held("kv", first))
     bench.pool._free.remove(shared)
     bench.env.ledger.acquire("kv", "aside", [shared])  # kept back for a while, and the books stay in order
     for _ in range(turns):
@@ -55,7 +55,7 @@ def test_the_first_launch_after_refuses_the_request_whose_block_was_given_away(b
     first, shared = share_a_block(bench, turns)
     second = bench.submit(range(100, 103), max_tokens=1)
     bench.engine.step()
-    assert bench.engine._requests[second].blocks == [shared]
+    assert bench.engine.requests[second].blocks == [shared]
     refused(bench, first)
     assert bench.sink.tokens[second] == expected_tokens(range(100, 103), 1)
 
@@ -64,7 +64,7 @@ def test_the_first_launch_after_refuses_the_request_whose_block_was_given_away(b
 def test_a_request_that_takes_its_own_block_a_second_time_is_refused_as_well(bench: Bench, turns: int) -> None:
     first, shared = share_a_block(bench, turns)
     bench.engine.step()
-    assert bench.engine._requests[first].blocks.count(shared) == 2
+    assert bench.engine.requests[first].blocks.count(shared) == 2
     refused(bench, first)
 
 

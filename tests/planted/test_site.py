@@ -31,7 +31,7 @@ def test_every_bug_names_the_real_one_that_it_models_and_is_tried_alive(name: st
 
 def test_other_processes_are_left_alone() -> None:
     seen = python("-c", "import runtime.engine as e; print(e.Engine._cancel.__module__)")
-    assert (seen.stdout.strip(), seen.stderr) == ("runtime.engine", "")
+    assert (seen.stdout.strip(), seen.stderr) == ("runtime.engine.engine", "")
 
 
 def test_the_server_is_planted_and_says_so(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_server_is_planted_and_says_so(tmp_path: Path) -> None:
     fake.write_text("import runtime.engine as e; print(e.Engine._cancel.__module__)")
     seen = python(str(fake), "runtime.server.main")
     assert seen.stdout.strip() == "planted_kept_on_cancel"
-    assert seen.stderr.strip() == "planted: kept_on_cancel in runtime.engine"
+    assert seen.stderr.strip() == "planted: kept_on_cancel in runtime.engine.engine"
 
 
 def test_two_bugs_of_one_module_are_both_planted(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_two_bugs_of_one_module_are_both_planted(tmp_path: Path) -> None:
 def test_without_a_name_nothing_is_planted(tmp_path: Path) -> None:
     fake = tmp_path / "child.py"
     fake.write_text("import runtime.engine as e; print(e.Engine._cancel.__module__)")
-    assert python(str(fake), "runtime.server.main", planted="").stdout.strip() == "runtime.engine"
+    assert python(str(fake), "runtime.server.main", planted="").stdout.strip() == "runtime.engine.engine"
 
 
 def test_a_name_that_is_no_bug_is_said_on_the_servers_log(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class EngineMachine(CountedMachine):
         ended = self.bench.sink.ended
         assert self.told <= ended.keys(), "a cancel was lost"
         self.told.clear()
-        for name, request in self.bench.engine._requests.items():
+        for name, request in self.bench.engine.requests.items():
             assert request.submit.deadline_ns > self.bench.clock.t_ns, f"the deadline of {name} was ignored"
 
     @precondition(lambda self: not self.flying)
@@ -119,7 +119,7 @@ class EngineMachine(CountedMachine):
         self.bench.faults.arm([spec])
         self.broken += 1
 
-    @precondition(lambda self: self.bench.engine._scheduler.running)
+    @precondition(lambda self: self.bench.engine.scheduler.running)
     @rule(times=st.integers(1, 3))
     def preempt_by_force(self, times: int) -> None:
         self.bench.faults.heal_all("drawn")
@@ -147,13 +147,13 @@ class EngineMachine(CountedMachine):
 
     @invariant()
     def a_request_computes_at_least_its_last_token(self) -> None:
-        for request in self.bench.engine._scheduler.running:
+        for request in self.bench.engine.scheduler.running:
             assert request.remaining >= 1
             assert request.computed == request.line.tokens
 
     @invariant()
     def who_waits_holds_blocks_of_no_pool_and_lists_are_sorted(self) -> None:
-        scheduler = self.bench.engine._scheduler
+        scheduler = self.bench.engine.scheduler
         for request in scheduler.waiting:
             assert not request.blocks
             assert not self.bench.env.ledger.held("kv", request.id)

@@ -112,11 +112,11 @@ def test_a_shared_block_lives_until_its_last_holder_leaves_and_counts_once():
     second = bench.submit([*SHARED, 1], max_tokens=30)
     bench.turn()
     bench.turn()
-    tables = [bench.engine._requests[name].blocks for name in (first, second)]
+    tables = [bench.engine.requests[name].blocks for name in (first, second)]
     assert tables[0][:4] == tables[1][:4] and not set(tables[0][4:]) & set(tables[1][4:])
     assert [bench.env.ledger.holders("kv")[block] for block in tables[0][:4]] == [2] * 4
     assert bench.pool.count().live == len(set(tables[0]) | set(tables[1]))
-    assert bench.engine._requests[first].generations[:4] == bench.engine._requests[second].generations[:4]
+    assert bench.engine.requests[first].generations[:4] == bench.engine.requests[second].generations[:4]
     live = {row.owner: row.value for row in bench.engine.audit("live") if row.owner}
     assert live == {first: len(tables[0]), second: len(tables[1])}, "the ledger names both"
 
@@ -210,7 +210,7 @@ def test_what_a_preempted_request_computes_again_is_published_again():
     bench.device.complete()
     for ticket in bench.env.ledger.settle():
         bench.engine._land(ticket)
-    bench.engine._scheduler.preemption.preempt(bench.engine._requests[name])
+    bench.engine.scheduler.preemption.preempt(bench.engine.requests[name])
     bench.pool._free.extend(bench.pool.index.evict(bench.pool.index.idle))
     bench.run()
     again = ask(bench, SHARED)
@@ -294,7 +294,7 @@ def test_a_launch_that_would_write_a_shared_block_is_our_own_mistake():
     name = bench.submit(SHARED)
     bench.turn()
     bench.engine.step()
-    request = bench.engine._requests[name]
+    request = bench.engine.requests[name]
     bench.device.complete()
     request.blocks[-1] = request.blocks[0]
     with pytest.raises(AssertionError, match="would write published blocks"):

@@ -19,7 +19,7 @@ def bench_of(**options: object) -> Bench:
 
 def wreck(bench: Bench, name: str) -> None:
     """Somebody writes into a slot behind the plane's back: its sum stays what it was."""
-    block = bench.engine._requests[name].blocks[0]
+    block = bench.engine.requests[name].blocks[0]
     bench.pool.plane.rows[block][1] += 1
 
 
@@ -76,7 +76,7 @@ def test_who_hits_a_prefix_reads_its_slots():
     second = bench.submit(PROMPT, 4)
     for _ in range(3):
         bench.turn()
-    assert bench.engine._scheduler.prefix_hits == 2 * BLOCK_TOKENS
+    assert bench.engine.scheduler.prefix_hits == 2 * BLOCK_TOKENS
     assert corrupt(bench, second)
 
 

@@ -20,7 +20,7 @@ from runtime.core.ledger import Ledger
 from runtime.core.ports import Clock, Device, Ticket
 from runtime.core.work import Claim, Copy, Sampling, Work
 from runtime.device.host_bytes import HostBytes, SimMover
-from runtime.device.keyed import KeyedModel
+from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
@@ -199,7 +199,7 @@ def replay(tape: Tape, limits: Limits) -> tuple[list[Plan], dict[str, str]]:
     mailbox = Mailbox(1000)
     env = Env(clock, 0, NullFaults(), Ledger(lambda: stirred.append(True)))
     pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
-    model, host = KeyedModel(BLOCKS, BLOCK_TOKENS, 1), HostBytes(1 << 30)
+    model, host = HashModel(BLOCKS, BLOCK_TOKENS, 1), HostBytes(1 << 30)
     device = SimDevice(
         {"": model}, pool.plane, env, clock, Recorded(tape), SimMover(host, "io", model.rows, pool.plane)
     )

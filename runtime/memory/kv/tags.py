@@ -162,10 +162,19 @@ class TagPlane:
         found: Words = self._tags.take(blocks, 0).dot(self._weights)
         return found
 
+    def sums_of(self, blocks: Sequence[int]) -> Words:
+        """The sum of each of `blocks`, as it is kept."""
+        found: Words = self._sums[np.asarray(blocks, np.int64)]
+        return found
+
     def stamp(self, work: Work) -> None:
         """Write the tags of this launch's new tokens where the device writes their KV. Safe to repeat."""
+        self._put(self.tags_of(work), work.slots)
+
+    def tags_of(self, work: Work) -> Words:
+        """The tag of each new token of `work` [tokens]."""
         lineages = np.asarray(work.lineages, np.uint64)
-        self._put(tags_of(lineages_of(work.token_ids, work.positions, work.row_starts, lineages)), work.slots)
+        return tags_of(lineages_of(work.token_ids, work.positions, work.row_starts, lineages))
 
     def _put(self, tags: Words, slots: Ints) -> None:
         if int(slots.max()) >= self._flat_tags.size:

@@ -17,9 +17,9 @@ from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
 from harness.virtual.world import World
-from runtime.leap.script import Script, Scripts
+from runtime.core.work import Sampled, Work
+from runtime.device.keyed import HashModel
 from runtime.memory.kv.paged import PagedPool
-from runtime.scheduling.request import Request
 
 ROOT = Path(__file__).parents[3]
 SMALL = """
@@ -136,13 +136,11 @@ def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [CALM, CROWD, HANG, MIXED], ids=["calm", "crowd", "hang", "mixed"])
-def test_leaping_over_steps_changes_no_row_of_the_history(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leaping = small(tmp_path, text)
-    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
+def test_fast_forward_changes_no_row_of_the_history(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skipping = small(tmp_path, text)
+    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
     stepping = small(tmp_path, text)
-    assert table_digests(leaping.run_dir / "run.sqlite") == table_digests(stepping.run_dir / "run.sqlite")
+    assert table_digests(skipping.run_dir / "run.sqlite") == table_digests(stepping.run_dir / "run.sqlite")
 
 
 def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(tmp_path: Path) -> None:
@@ -202,18 +200,16 @@ def test_a_pool_that_gives_a_block_twice_is_seen_by_the_tags(tmp_path: Path, mon
 def test_kv_damaged_behind_the_back_of_the_tags_is_seen_in_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, calls = Scripts.write, itertools.count()
+    run, calls = HashModel.run, itertools.count()
 
-    def damage(scripts: Scripts, request: Request, script: Script, first: int, end: int) -> list[int]:
-        written = write(scripts, request, script, first, end)
+    def damage(model: HashModel, work: Work) -> tuple[Sampled | None, ...]:
+        drawn = run(model, work)
         if next(calls) % 5 == 4:
-            size = scripts._plane.block_tokens
-            scripts._model.slots[request.blocks[(end - 1) // size] * size + (end - 1) % size] = 12345
-        return written
+            model.slots[work.slots[-1]] = 12345
+        return drawn
 
-    monkeypatch.setattr(Scripts, "write", damage)
-    found = judges(small(tmp_path, CALM))
-    assert (found["tokens"], found["invariants"]) == ("FAIL", "PASS")
+    monkeypatch.setattr(HashModel, "run", damage)
+    assert judges(small(tmp_path, CALM))["tokens"] == "FAIL"
 
 
 def _without_complaint(release: Callable[..., None]) -> Callable[..., None]:

@@ -4,7 +4,7 @@ Models Z113 (vllm#36451: what must see a frozen engine waits for the engine) and
 requests of a scheduler that stands still).
 """
 
-MODULE = "runtime.engine"
+MODULE = "runtime.engine.engine"
 
 
 def plant(engine):

@@ -4,14 +4,14 @@ Models Z103 (vllm#44100, the cleanup helper misses requests that were aborted ea
 engine stalls after some hundred aborts).
 """
 
-MODULE = "runtime.engine"
+MODULE = "runtime.engine.engine"
 
 
 def plant(engine):
     cancel = engine.Engine._cancel
 
     def _cancel(self, request_id, why):
-        request = self._requests.get(request_id)
+        request = self.requests.get(request_id)
         if request is not None and request.owner.phase == "prefill":
             request.blocks = []  # the cleanup believes that nothing was allocated yet
         cancel(self, request_id, why)

@@ -9,7 +9,7 @@ def test_preempted_request_keeps_its_place_before_those_that_arrived_after_it():
     third = bench.submit([1], max_tokens=3)
     while not bench.env.marks.total["kv.preempt"]:
         bench.turn()
-    assert [request.id for request in bench.engine._scheduler.waiting] == [second, third]
+    assert [request.id for request in bench.engine.scheduler.waiting] == [second, third]
 
 
 def test_who_came_first_is_never_preempted_for_who_came_later():

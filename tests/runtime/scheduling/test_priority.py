@@ -21,11 +21,11 @@ def bench_of(blocks: int = 64, host_blocks: int = 0, **limits: float) -> Bench:
 
 
 def queue(bench: Bench) -> list[str]:
-    return [one.id for one in bench.engine._scheduler.waiting]
+    return [one.id for one in bench.engine.scheduler.waiting]
 
 
 def running(bench: Bench) -> list[str]:
-    return [one.id for one in bench.engine._scheduler.running]
+    return [one.id for one in bench.engine.scheduler.running]
 
 
 def test_higher_priority_goes_first_and_equals_by_arrival():

@@ -13,7 +13,7 @@ def bench_of(blocks: int, expected_output: float) -> Bench:
 
 
 def running(bench: Bench) -> list[str]:
-    return [one.id for one in bench.engine._scheduler.running]
+    return [one.id for one in bench.engine.scheduler.running]
 
 
 def test_what_short_ones_share_is_no_room_for_long_ones_that_outlive_them():

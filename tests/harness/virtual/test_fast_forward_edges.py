@@ -1,4 +1,4 @@
-"""Moments at which leaps once had another history than runs without: each pair of runs is held together."""
+"""Moments at which skipped steps once gave another history than steps: each pair of runs is held together."""
 
 import functools
 from pathlib import Path
@@ -22,7 +22,7 @@ canary = {{ every = "{canary}" }}
 {load}
 """
 EDGES = {
-    "who comes is refused in the middle of a leap": FRAME.format(
+    "who comes is refused in the middle of a run": FRAME.format(
         seed=979,
         canary="3s",
         knobs="kv_blocks = 25, token_budget = 512, seqs_max = 1, waiting_max = 12",
@@ -37,7 +37,7 @@ in_flight_max = 100
 cancel = [{ share = 0.24, at = "queued" }]
 """,
     ),
-    "a fault in the contract's cache is armed when all shapes were leapt over": FRAME.format(
+    "a fault in the contract's cache is armed when most steps were skipped": FRAME.format(
         seed=814,
         canary="0.25s",
         knobs="kv_blocks = 4, block_tokens = 1, token_budget = 2048, seqs_max = 2, waiting_max = 3, "
@@ -56,7 +56,7 @@ when = { every = "2s", times = 1, for = "0.25s" }
 expect = { outcomes = ["ok", "refused", "timeout"], victims = "all", recover = "1s" }
 """,
     ),
-    "a fault is armed in a leap that is longer than a launch may be late": FRAME.format(
+    "a fault is armed where a run would be longer than a launch may be late": FRAME.format(
         seed=171,
         canary="3s",
         knobs="kv_blocks = 20, token_budget = 2048, seqs_max = 4, late_s = 0.003, expected_output = 0.3, "
@@ -95,13 +95,15 @@ shared_prefix = 0.3
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_the_history_is_the_same_without_leaps(edge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_is_the_same_without_fast_forward(
+    edge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def history(folder: Path) -> dict[str, str]:
         folder.mkdir()
         (folder / "edge.toml").write_text(EDGES[edge])
         outcome = run(RunOptions(str(folder / "edge.toml"), folder / "runs"), say=lambda line: None)
         return table_digests(outcome.run_dir / "run.sqlite")
 
-    leaping = history(tmp_path / "leaping")
-    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
-    assert leaping == history(tmp_path / "stepping")
+    skipping = history(tmp_path / "skipping")
+    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
+    assert skipping == history(tmp_path / "stepping")

@@ -1,4 +1,4 @@
-"""Whatever the load and however short the pool: a run with leaps and one without have the same history."""
+"""Whatever the load and however short the pool: a run with fast-forward and one without have the same history."""
 
 import functools
 import tempfile
@@ -100,12 +100,12 @@ def history(folder: Path, text: str) -> dict[str, str]:
     }
 )  # chunks of 8 leave prompts with one token to go, which looks like decode
 @given(drawn=loads)
-def test_a_run_with_leaps_has_the_history_of_one_without(drawn, monkeypatch):
+def test_a_run_with_fast_forward_has_the_history_of_one_without(drawn, monkeypatch):
     text = SCENARIO.format(**drawn)
     with tempfile.TemporaryDirectory() as folder, monkeypatch.context() as patched:
-        leaping = history(Path(folder), text)
-        patched.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
-        assert leaping == history(Path(folder), text)
+        skipping = history(Path(folder), text)
+        patched.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
+        assert skipping == history(Path(folder), text)
 
 
 BUSY = """
@@ -179,9 +179,9 @@ ROOMY = {"waiting": 20, "prefix": "true", "room": 256, "shared": 1.0, "leaving":
 def test_so_it_has_where_somebody_always_waits(drawn, monkeypatch):
     text = BUSY.format(**drawn)
     with tempfile.TemporaryDirectory() as folder, monkeypatch.context() as patched:
-        leaping = history(Path(folder), text)
-        patched.setattr("harness.virtual.drive.World", functools.partial(World, leaps=False))
-        assert leaping == history(Path(folder), text)
+        skipping = history(Path(folder), text)
+        patched.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
+        assert skipping == history(Path(folder), text)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_so_it_has_where_somebody_always_waits(drawn, monkeypatch):
     ],
     ids=["calm", "short pool"],
 )
-def test_most_steps_are_leapt_over(words, share, tmp_path, monkeypatch):
+def test_most_steps_are_skipped(words, share, tmp_path, monkeypatch):
     calm = {"seed": 1, "blocks": 200, "size": 16, "budget": 64, "seqs": 8, "waiting": 12, "prefix": "true"}
     calm |= {"deadline": 60, "rate": 3, "prompt": 60, "output": 60, "patience": 60, "users": 1, "share": 1.0}
     worlds = []
@@ -204,4 +204,4 @@ def test_most_steps_are_leapt_over(words, share, tmp_path, monkeypatch):
     monkeypatch.setattr("harness.virtual.drive.World", kept)
     history(tmp_path, SCENARIO.format(**calm | {"preemption": "recompute"} | words))
     (world,) = worlds
-    assert world.leap.steps > share * world.engine.status.steps
+    assert world.fast_forward.skipped > share * world.engine.status.steps

@@ -1,0 +1,24 @@
+"""The eager executor: a batch is laid out and launched on the device, step by step."""
+
+from runtime.core.env import Env
+from runtime.core.ports import Device, Ticket
+from runtime.memory.kv.paged import PagedPool
+from runtime.scheduling.batch import Batch, bind
+
+
+class Eager:
+    """Implements StepExecutor; takes every batch. While a fault is armed a launch reads every slot of its KV."""
+
+    def __init__(self, env: Env, device: Device, pool: PagedPool) -> None:
+        self._env = env
+        self._device = device
+        self._pool = pool
+
+    def run(self, batch: Batch, step: int) -> Ticket:
+        """See StepExecutor."""
+        bound = bind(batch, step, self._pool.block_tokens, deep=self._env.faults.armed)
+        self._pool.check_writes(bound.writes)
+        return self._device.launch(bound.work, bound.reads, bound.writes)
+
+    def completed(self, batch: Batch, ticket: Ticket) -> None:
+        """See StepExecutor: nothing of a launch is kept here."""

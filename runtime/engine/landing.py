@@ -1,0 +1,72 @@
+"""What a completed launch does to its requests: each row is advanced, told its token, or ended.
+
+A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken.
+"""
+
+from collections.abc import Sequence
+
+from runtime.core.edge import End
+from runtime.core.env import Env
+from runtime.core.work import Breach, Sampled, StepResult
+from runtime.engine.executor import Progress
+from runtime.engine.open_requests import OpenRequests
+from runtime.memory.kv.paged import PagedPool
+from runtime.scheduling.batch import Batch, read_back
+from runtime.scheduling.request import Phase, Request
+
+
+class Landing:
+    """The landing of one engine's launches."""
+
+    def __init__(self, env: Env, pool: PagedPool, requests: OpenRequests, progress: Progress) -> None:
+        self._env = env
+        self._pool = pool
+        self._requests = requests
+        self._progress = progress
+
+    def land(self, batch: Batch, result: StepResult, took_ns: int) -> None:
+        """`batch` gave `result` after `took_ns`."""
+        self.refuse_corrupt(result.breaches)
+        self._requests.scheduler.learn(batch, took_ns)
+        for row, sampled in zip(batch.rows, result.sampled, strict=True):
+            if row.request.phase is not Phase.ENDED:
+                self._advance(row.request, row.tokens, sampled)
+
+    def end_well(self, request: Request, finish: str, tokens: tuple[Sampled, ...] = ()) -> None:
+        """Each slot of its KV is read once more before; what lies on the host has no slots."""
+        if request.phase is Phase.RUNNING and request.copying is None:
+            self.read_back((request,))
+        if request.phase is not Phase.ENDED:
+            self._requests.end(request, End("ok", 200, finish=finish), tokens)
+
+    def read_back(self, requests: Sequence[Request]) -> None:
+        """Read every slot of the KV of `requests`, and fail those of them whose KV is corrupt."""
+        self.refuse_corrupt(read_back(self._pool.plane, requests))
+
+    def refuse_corrupt(self, breaches: Sequence[Breach]) -> None:
+        """Fail the requests whose KV is corrupt; nobody shares the blocks from now on."""
+        for breach in breaches:
+            self._pool.unpublish(breach.block)
+            request = self._requests.by_id.get(breach.request_id)
+            if request is None:
+                continue
+            self._env.marks.hit("kv.tag_breach")
+            history = self._env.ledger.history(request.id)
+            text = f"{request.id}: block {breach.block} (index {breach.index}), {breach.what}; {history}"
+            self._env.tell("invariant", "kv.tags", text)
+            end = End("http_error", 500, "kv_corruption", "a KV block did not hold what was written")
+            self._requests.end(request, end)
+
+    def _advance(self, request: Request, computed: int, sampled: Sampled | None) -> None:
+        if request.generated == 0 and sampled is not None:
+            self._progress.prompt_tokens += len(request.submit.prompt)
+        request.advance(computed, sampled, self._env.clock.now_ns())
+        self._requests.scheduler.publish(request)
+        if sampled is None:
+            return
+        self._progress.generation_tokens += 1
+        finish = request.finish_by()
+        if finish is None:
+            self._requests.tell(request, sampled)
+        else:
+            self.end_well(request, finish, (sampled,))

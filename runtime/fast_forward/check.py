@@ -1,0 +1,74 @@
+"""A run that is played out by the eager executor, step by step, and held against what fast-forward had computed.
+
+Compared are the rows of each step, when it ends, every token that it draws (with log probabilities where asked for),
+and behind the last step the sum of every KV block and the state in every slot of the run. A difference is a breach of
+an invariant: it names step and request.
+"""
+
+import numpy as np
+
+from runtime.core.env import Env
+from runtime.core.ports import Ticket
+from runtime.device.keyed import HashModel, Words
+from runtime.fast_forward.step_run import StepRun
+from runtime.memory.kv.tags import TagPlane
+from runtime.scheduling.batch import Batch
+
+
+class Check:
+    """Of one run, from its first step to its last or to the first difference."""
+
+    def __init__(self, env: Env, run: StepRun, model: HashModel, plane: TagPlane) -> None:
+        self._env = env
+        self._run = run
+        self._model = model
+        self._plane = plane
+        self._done = 0
+        self._before = [plane.sums_of(one.blocks) for one in run.rows]
+        """The sum of each block before the run."""
+
+    def follows(self, batch: Batch, step: int) -> bool:
+        """Whether `batch` is the next step of the run. Where not, that is told: another one was foreseen."""
+        rows = tuple([row.request for row in batch.rows])
+        number = self._run.first_step + self._done
+        if step == number and rows == self._run.rows and all(row.tokens == 1 for row in batch.rows):
+            return True
+        names = ", ".join(one.id for one in rows)
+        self._tell(self._run.rows[0].id, f"the rows of step {step} are {names}, and others were foreseen")
+        return False
+
+    def completed(self, ticket: Ticket) -> bool:
+        """A step of the run has completed. Returns whether the check is over."""
+        at, run = self._done, self._run
+        if ticket.result is None or ticket.done_ns != run.ends_ns[at]:
+            self._tell(run.rows[0].id, f"it ends at {ticket.done_ns} ns ({ticket.error}), not at {run.ends_ns[at]} ns")
+            return True
+        for row, (request, sampled) in enumerate(zip(run.rows, ticket.result.sampled, strict=True)):
+            (foreseen,) = run.sampled(self._model, row, at, at + 1)
+            if sampled != foreseen:
+                self._tell(request.id, f"it drew {sampled}, and {foreseen} was foreseen")
+                return True
+        self._done += 1
+        if self._done < run.steps:
+            return False
+        self._done -= 1
+        self._compare_kv()
+        return True
+
+    def _compare_kv(self) -> None:
+        work, size = self._run.work(self._plane.block_tokens), self._plane.block_tokens
+        tags = self._plane.tags_of(work).reshape(self._run.drawn.shape)
+        states = self._model.slots[work.slots].reshape(self._run.drawn.shape)
+        for row, request in enumerate(self._run.rows):
+            places = int(self._run.starts[row]) + np.arange(self._run.steps)
+            sums: Words = np.zeros(len(request.blocks), np.uint64)
+            sums[: len(self._before[row])] = self._before[row]
+            np.add.at(sums, places // size, tags[row] * (places % size + 1).astype(np.uint64))
+            if np.count_nonzero(sums != self._plane.sums_of(request.blocks)):
+                self._tell(request.id, "the sums of its KV blocks are not those foreseen")
+            elif np.count_nonzero(states[row] != self._run.states[row]):
+                self._tell(request.id, "the KV in its slots is not what was foreseen")
+
+    def _tell(self, request: str, what: str) -> None:
+        step = self._run.first_step + self._done
+        self._env.tell("invariant", "fast_forward", f"step {step}, {request}: {what}")
