@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, An
         "leave_out": list(target.leave_out),
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
-        "canary": asdict(canaries_of(scenario, plan.capabilities)),
+        "canary": canaries_of(scenario, plan.capabilities).model_dump(),
         "manners": _manners(scenario),
     }
     if "ledger" in plan.capabilities:
@@ -123,5 +122,5 @@ def _manners(scenario: Scenario) -> dict[str, Any]:
         "rate_max_per_s": limits.rate,
     }
     if scenario.target.kind == "builtin":
-        return asdict(UNLIMITED) | given
+        return UNLIMITED.model_dump() | given
     return ({} if is_remote(scenario.target) else {"slow_factor_max": None}) | given

@@ -4,26 +4,32 @@ Times are arguments. A target of our own has no limits, because breaking it is t
 """
 
 from collections import deque
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Politeness:
+class Politeness(BaseModel):
     """Limits of a breaker. None switches a limit off; the defaults are those for a foreign target."""
 
-    ramp_from_per_s: float | None = 1.0
-    ramp_doubling_s: float = 10.0  # the permitted rate doubles in this time
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    ramp_from_per_s: AboveZero | None = 1.0
+    ramp_doubling_s: AboveZero = 10.0  # the permitted rate doubles in this time
     honour_retry_after: bool = True
-    window: int = 50  # replies that the two limits below consider
-    bad_share_max: float | None = 0.5  # share of 5xx, 429 and failed connections
-    slow_factor_max: float | None = 5.0  # median reply time of the window over that of the first window
-    requests_max: int | None = None
-    tokens_max: int | None = None
-    in_flight_max: int | None = None
-    rate_max_per_s: float | None = None
+    window: Positive = 50  # replies that the two limits below consider
+    bad_share_max: Annotated[float, Field(ge=0, le=1)] | None = 0.5  # share of 5xx, 429 and failed connections
+    slow_factor_max: AboveZero | None = 5.0  # median reply time of the window over that of the first window
+    requests_max: Positive | None = None
+    tokens_max: Positive | None = None
+    in_flight_max: Positive | None = None
+    rate_max_per_s: AboveZero | None = None
 
 
-UNLIMITED = Politeness(None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
+UNLIMITED = Politeness(ramp_from_per_s=None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
 
 
 class Breaker:

@@ -47,11 +47,10 @@ class ClosedUser:
 
 
 def closed_users(config: LoadConfig) -> list[ClosedUser]:
-    """The users of closed loads that belong to this worker."""
+    """The users of all closed loads."""
     return [
         ClosedUser(load, turns(load, config.seed, user))
         for load in config.loads
         if load.arrivals == "closed"
         for user in range(load.users or 0)
-        if user % config.worker_of == config.worker_index
     ]

@@ -27,15 +27,14 @@ class DueRequest:
 
 
 def schedule(config: LoadConfig) -> Iterator[DueRequest]:
-    """This worker's rows of all open-loop loads, in order of time; ties are in the order of the loads."""
+    """Rows of all open-loop loads in order of time; ties are in the order of the loads."""
     streams = [_stream(load, config) for load in config.loads if load.arrivals != "closed"]
     return heapq.merge(*streams, key=lambda due: due.t_s)
 
 
 def _stream(load: Load, config: LoadConfig) -> Iterator[DueRequest]:
     for row in arrivals(load, config.seed):
-        if row.n % config.worker_of == config.worker_index:
-            yield DueRequest(row.t_s, load, row)
+        yield DueRequest(row.t_s, load, row)
 
 
 def dispatch(run: LoadRun) -> None:
@@ -50,8 +49,8 @@ def dispatch(run: LoadRun) -> None:
 def canaries(run: LoadRun) -> None:
     """Offer a canary every `every_s` seconds of plan time. It blocks like `dispatch`."""
     canary = run.config.canary
-    if canary is None or run.config.worker_index != 0:
-        return  # only the first worker sends canaries
+    if canary is None:
+        return
     number = 0
     while True:
         planned: PreparedRequest = run.builder.canary_request(number)

@@ -101,9 +101,6 @@ class LocustLoad:
         self._users = len(users)
         self._runner = self.environment.create_local_runner()
         self._greenlets = Group()
-        if config.web_port is not None:
-            self.environment.create_web_ui("127.0.0.1", config.web_port)
-            self._greenlets.spawn(locust.stats.stats_history, self._runner)
         self.spawn(self._sweep)
         self.spawn(self._seconds)
 
@@ -192,9 +189,9 @@ class OpenLoop(locust.User):
 
 def plain_run(environment: Environment, config: LoadConfig, number: int) -> LoadRun:
     """The run of one such user, with its own seed and spool, so that users send different rows and ids."""
-    mine = {**config.__dict__, "seed": config.seed + number, "run_id": f"u{number}",
-            "spool": config.spool.with_suffix(f".{number}.jsonl")}  # fmt: skip
-    run = LoadRun(LoadConfig(**mine), Spool(mine["spool"]), gevent_ports(), locust_reporter(environment))
+    spool = config.spool.with_suffix(f".{number}.jsonl")
+    mine = config.model_copy(update={"seed": config.seed + number, "run_id": f"u{number}", "spool": spool})
+    run = LoadRun(mine, Spool(spool), gevent_ports(), locust_reporter(environment))
     run.plan_clock.start(time.monotonic_ns())
 
     def sweep() -> None:

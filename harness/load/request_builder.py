@@ -30,12 +30,11 @@ class RequestBuilder:
 
     def __init__(self, config: LoadConfig) -> None:
         self._config = config
-        groups = {load.group for load in config.loads} | {config.canary.group if config.canary else None}
-        self._keys = {group: bearer(config.key_for(group)) for group in groups}
+        self._headers = {"Content-Type": "application/json", **bearer(config.key_env)}
 
     def load_request(self, load: Load, ask: PlannedRequest) -> PreparedRequest:
         """Build the request of a planned row."""
-        config, api = self._config, self._config.api_for(load.id)
+        config, api = self._config, self._config.api
         text = prompt_text(ask.parts)
         if ask.malformed:
             kind, (form, body) = "malformed", malformed_body(ask.n, config.model, api)
@@ -49,9 +48,8 @@ class RequestBuilder:
         return self._prepared(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
 
     def canary_request(self, number: int) -> PreparedRequest:
-        """Build the nth canary: fixed prompts in turn, greedy, with log probabilities where the config asks for
-        them."""
-        canary, api = self._config.canary, self._config.api_for("canary")
+        """Build the nth canary: fixed prompts in turn, greedy, with log probabilities where they are asked for."""
+        canary, api = self._config.canary, self._config.api
         assert canary is not None
         index = number % canary.prompts
         text = canary_text(self._config.seed, index, canary.prompt_tokens)
@@ -95,13 +93,12 @@ class RequestBuilder:
             "load": load_id,
             "kind": kind,
             "grp": group,
-            "worker": str(self._config.worker_index),
             "plan_row": number,
             "prompt_sha": text_digest(text),
             **(sizes or {}),
             "cancel_at": cancel_at,
         }
-        headers = {"Content-Type": "application/json", "X-Request-Id": identity, **self._keys[group]}
+        headers = {**self._headers, "X-Request-Id": identity}
         url, done = self._config.url + PATHS[api], self._config.wants_done
         request = HttpRequest(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
         return PreparedRequest(request, line, load_id, kind)

@@ -124,7 +124,7 @@ def _gate(plan: Plan) -> Breaker | None:
         return None
     return Breaker(
         Politeness(
-            None,
+            ramp_from_per_s=None,
             honour_retry_after=False,
             bad_share_max=None,
             slow_factor_max=None,

@@ -142,7 +142,7 @@ def test_a_bad_config_is_told_on_stderr_with_code_4(tmp_path: Path) -> None:
     process = Process(tmp_path, "http://127.0.0.1:9", api="embeddings")
     out, errors = process.child.communicate(timeout=30)
     assert (process.child.returncode, out) == (4, "")
-    assert "api: 'embeddings' is not one of chat, completions" in errors
+    assert "api is 'embeddings'; give 'chat' or 'completions'" in errors
 
 
 PRUNE = """

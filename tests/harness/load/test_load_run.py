@@ -1,6 +1,5 @@
 """A whole load without Locust: threads do the work, the clock and the sleep are the test's where time matters."""
 
-import itertools
 import json
 import time
 from pathlib import Path
@@ -78,14 +77,6 @@ def test_every_arrival_is_offered_at_its_intended_time(tmp_path: Path) -> None:
     ]
     assert offered == planned
     assert 380 < len(offered) < 460
-
-
-def test_a_worker_sends_only_its_rows_and_all_workers_send_all(tmp_path: Path) -> None:
-    def first(of: int, index: int) -> list[int]:
-        rows = schedule(config(tmp_path, worker={"index": index, "of": of}))
-        return [due.row.n for due in itertools.islice(rows, 60 // of)]
-
-    assert sorted(first(2, 0) + first(2, 1)) == first(1, 0)
 
 
 def test_a_request_is_written_when_sent_and_its_reply_when_over(tmp_path: Path) -> None:
@@ -263,41 +254,38 @@ def test_a_config_tells_everything_that_is_wrong_with_it() -> None:
         "url": "ftp://x",
         "model": 3,
         "seed": 1,
-        "load": [{"id": "a", "rate": 1.0, "in_flight_max": 0}, {"id": "canary", "rate": 1.0}],
-        "canary": {"evry": 1},
-        "worker": {"index": 1, "of": 1},
+        "load": [{"id": "a", "rate": 1.0, "in_flight_max": 0}],
+        "canary": {"evry": 1, "prompts": 0},
+        "manners": {"window": 0, "bad_share_max": 2.0},
         "api": "embeddings",
         "speling": 1,
     }
     parts = [
-        "config: this load process reads version 1",
-        "spool: required",
-        "url: 'ftp://x'",
-        "model: required",
-        "load[0].in_flight_max",
-        "'canary' is taken",
-        "canary: unknown evry",
-        "worker:",
-        "api: 'embeddings'",
-        "speling: unknown",
+        "config is 2; give 1",
+        "spool is missing",
+        "url is 'ftp://x'",
+        "model is 3; give a text",
+        "load.0.in_flight_max is 0",
+        "evry",
+        "canary.prompts is 0; give at least 1",
+        "manners.window is 0; give at least 1",
+        "manners.bad_share_max is 2.0; give at most 1",
+        "api is 'embeddings'; give 'chat' or 'completions'",
+        "speling",
     ]
     with pytest.raises(ConfigProblems) as caught:
         parse_config(bad)
     assert [part for part in parts if part not in str(caught.value)] == []
 
 
+@pytest.mark.parametrize("ids", [("a", "a"), ("a", "canary")])
+def test_two_loads_of_one_id_and_a_load_with_the_id_of_the_canaries_are_refused(
+    tmp_path: Path, ids: tuple[str, str]
+) -> None:
+    with pytest.raises(ConfigProblems, match=f"'{ids[1]}'"):
+        config(tmp_path, loads=[{"id": one, "rate": 1.0} for one in ids])
+
+
 def test_a_key_that_is_named_but_not_set_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="SEATRIAL_NO_SUCH_KEY is not set"):
         open_run(config(tmp_path, key_env="SEATRIAL_NO_SUCH_KEY"))
-
-
-def test_each_group_sends_its_own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEY_G", "secret-g")
-    monkeypatch.setenv("KEY_ALL", "secret-all")
-    loads = [{"id": "a", "rate": 1.0, "group": "g"}, {"id": "b", "rate": 1.0}]
-    run = open_run(config(tmp_path, loads=loads, key_env="KEY_ALL", group_keys={"g": "KEY_G"}))
-    keys = {}
-    for due in itertools.islice(schedule(run.config), 20):
-        keys[due.load.id] = run.builder.load_request(due.load, due.row).request.headers["Authorization"]
-    assert keys == {"a": "Bearer secret-g", "b": "Bearer secret-all"}
-    assert "secret" not in run.config.spool.read_text()
