@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faults import SpecError
-from harness import conclude
+from harness import finalize
 from harness.costs import cost_table
+from harness.discovery import discover
 from harness.exits import Exit, Refusal, Trouble
 from harness.live.preflight import TargetProblem
 from harness.live.reference import ReferenceFailed
-from harness.lookout import look_out
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
 from harness.plan.occurrences import Occurrence, undeclared
@@ -42,7 +42,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     refusal = refused_target(document.scenario, options.allow_hosts, allow_command=options.allow_command)
     if refusal is not None:
         raise Refusal(refusal)
-    document, found = look_out(document)
+    document, found = discover(document)
     cost_table(options.costs, document.scenario.drive)
     plan = make(document, catalogue(), new_run_id(), provenance())
     hidden, drive = _hidden(options, plan), _drive(plan.scenario.drive, options)
@@ -64,7 +64,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     except StopNow:
         say(f"stopped at once; `seatrial judge {directory}` can still judge what was recorded")
         return Outcome(directory, Exit.INTERRUPTED)
-    verdict_exit = conclude.conclude(directory, sys.stdout, os.environ)
+    verdict_exit = finalize.finalize(directory, sys.stdout, os.environ)
     interrupted = ending.early is not None and ending.early.by == "signal"
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
 

@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(argv: list[str]) -> int:
     from harness.exits import Refusal, Trouble
-    from harness.guard import shadows
+    from harness.shadowing import shadows
 
     if not __debug__:
         raise Refusal("python -O removes the checks that seatrial relies on: start it without -O (or PYTHONOPTIMIZE)")

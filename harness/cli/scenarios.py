@@ -4,8 +4,8 @@ import json
 import sys
 
 from harness.costs import cost_table
+from harness.discovery import discover
 from harness.exits import Exit
-from harness.lookout import look_out
 from harness.options import RunOptions
 from harness.plan.describe import describe
 from harness.plan.plan import make
@@ -37,7 +37,7 @@ def check_all(names: list[str]) -> int:
 
 def show_plan(options: RunOptions, *, as_json: bool) -> int:
     known = catalogue()
-    document, found = look_out(prepare(options, known))
+    document, found = discover(prepare(options, known))
     table = cost_table(options.costs, document.scenario.drive)
     plan = make(document, known, RUN_ID, provenance())
     if as_json:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness import conclude
+from harness import finalize
 from harness.cli import run_dirs
 from harness.exits import Exit, Refusal
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
@@ -23,8 +23,8 @@ def trial(options: RunOptions, *, report_only: bool = False) -> int:
 def judged(run: str, runs_dir: Path, *, report_only: bool) -> int:
     run_dir = run_dirs.find(run, runs_dir)
     try:
-        code = conclude.conclude(run_dir, sys.stdout, os.environ)
-    except (conclude.NotJudgeable, NoRun) as problem:
+        code = finalize.finalize(run_dir, sys.stdout, os.environ)
+    except (finalize.NotJudgeable, NoRun) as problem:
         raise Refusal(str(problem)) from None
     return Exit.PASS if report_only else code
 
@@ -32,7 +32,7 @@ def judged(run: str, runs_dir: Path, *, report_only: bool) -> int:
 def reported(run: str, runs_dir: Path) -> int:
     run_dir = run_dirs.find(run, runs_dir)
     try:
-        conclude.report(run_dir)
+        finalize.report(run_dir)
     except NoRun as problem:
         raise Refusal(str(problem)) from None
     for name in ("report.html", "summary.md", "junit.xml"):

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from assertions.verdict import State
-from harness.nightly.choose import Job
+from harness.nightly.select import Job
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
 

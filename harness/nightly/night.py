@@ -1,4 +1,4 @@
-"""The story of a night: choose, run one by one, keep, compare with the nights before, write one page."""
+"""A night from start to page: select, run one by one, keep, compare with the nights before, write one page."""
 
 import os
 import platform
@@ -10,9 +10,9 @@ from pathlib import Path
 from assertions.verdict import State
 from harness.exits import Refusal
 from harness.nightly import controls
-from harness.nightly.choose import Chosen, Job, choose
 from harness.nightly.compare import NIGHTS_READ, Night, compare
-from harness.nightly.make import make
+from harness.nightly.run_trial import run_trial
+from harness.nightly.select import Job, Selection, select
 from harness.nightly.store import Store
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
@@ -48,7 +48,7 @@ class Asked:
 def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
     """The exit code: the fold of the scenarios and controls, 130 when it was interrupted. Raises Refusal before
     anything is started."""
-    chosen = choose(
+    selection = select(
         asked.folder,
         asked.runs_dir,
         asked.allow_hosts,
@@ -57,21 +57,21 @@ def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], N
     )
     night, here = asked.night or tonight(datetime.now().astimezone()), host_class()
     folder = asked.runs_dir / NIGHTS_FOLDER / night
-    jobs = (*controls.jobs(asked.runs_dir), *chosen.jobs)
+    jobs = (*controls.jobs(asked.runs_dir), *selection.jobs)
     with Store.open(asked.runs_dir / DATABASE) as store:
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise Refusal(f"{folder} can't be made: {problem.strerror}") from None
-        scenarios = "1 scenario" if len(chosen.jobs) == 1 else f"{len(chosen.jobs)} scenarios"
-        say(f"night of {night}: {scenarios} and {len(jobs) - len(chosen.jobs)} controls on {here}")
+        scenarios = "1 scenario" if len(selection.jobs) == 1 else f"{len(selection.jobs)} scenarios"
+        say(f"night of {night}: {scenarios} and {len(jobs) - len(selection.jobs)} controls on {here}")
         with Stop() as stop:
             try:
                 _run(jobs, night, here, folder / "logs", store, stop, say)
             except StopNow:
                 stop.asked = stop.asked or "SIGINT"
                 say("stopped at once: the last trial was not kept")
-            made = _compared(night, here, chosen, store, stop.asked)
+            made = _compared(night, here, selection, store, stop.asked)
     _tell(made, folder, environment, say)
     return made.exit
 
@@ -83,7 +83,7 @@ def _run(
         if stop.asked is not None:
             say(f"{stop.asked} received: {len(jobs) - number + 1} trials are left out")
             return
-        trial = make(job, night, here, logs / f"{job.scenario}.log", stop)
+        trial = run_trial(job, night, here, logs / f"{job.scenario}.log", stop)
         store.add(trial)
         say(_line(number, len(jobs), trial))
 
@@ -97,7 +97,7 @@ def _line(number: int, count: int, trial: Trial) -> str:
     return terminal(text + (f"  {one_line(why, 200)}" if why else ""))
 
 
-def _compared(night: str, here: str, chosen: Chosen, store: Store, interrupted: str | None) -> Night:
+def _compared(night: str, here: str, selection: Selection, store: Store, interrupted: str | None) -> Night:
     def trials(scenario: str) -> tuple[Trial, ...]:
         return store.trials(scenario, here, until=night, nights_max=NIGHTS_READ)
 
@@ -105,10 +105,10 @@ def _compared(night: str, here: str, chosen: Chosen, store: Store, interrupted: 
     for control in controls.CONTROLS:
         of_tonight = [trial for trial in trials(control.name) if trial.night == night]
         found.append(controls.look(control, of_tonight[-1] if of_tonight else None))
-    known = [(job.scenario, trials(job.scenario)) for job in chosen.jobs]
-    here_tonight = {job.scenario for job in chosen.jobs} | set(chosen.skipped)
+    known = [(job.scenario, trials(job.scenario)) for job in selection.jobs]
+    here_tonight = {job.scenario for job in selection.jobs} | set(selection.skipped)
     gone = [name for name in store.night_before(here, night) if name not in here_tonight]
-    return compare(night, here, known, found, chosen.skipped, gone, interrupted=interrupted)
+    return compare(night, here, known, found, selection.skipped, gone, interrupted=interrupted)
 
 
 def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from assertions.judge import Need, NeedState, needs
 from assertions.plan_view import PlanView
 from faults import Catalogue, SpecError, resolve
-from harness.plan.bill import Cost, overdrawn
 from harness.plan.canary import CanaryConfig
+from harness.plan.cost import Cost, overdrawn
 from harness.plan.knobs import server_tables
 from harness.plan.occurrences import Occurrence, occurrences
 from harness.plan.served import LIVE, LIVE_ONLY, refused_fault, unserved

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from assertions.verdict import State
-from harness.nightly.choose import RESERVED
 from harness.nightly.controls import CONTROLS, DRIFT, LEAK, Control, jobs, look, of
+from harness.nightly.select import RESERVED
 from harness.nightly.trial import Said
 from harness.prepare import prepare
 from runtime.device.costs import Priced, Slowing, read_table

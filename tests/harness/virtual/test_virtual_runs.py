@@ -248,7 +248,7 @@ sys.exit(run(RunOptions({str(tmp_path / "small.toml")!r}, Path({str(tmp_path / "
         "import sys\n"
         + script.partition("from pathlib")[0]
         + (
-            "from pathlib import Path\nfrom harness.conclude import judge\n"
+            "from pathlib import Path\nfrom harness.finalize import judge\n"
             f"print(judge(Path({str(tmp_path / 'runs' / 'latest')!r})).exit_code)"
         )
     )

@@ -8,8 +8,8 @@ import pytest
 
 from assertions.verdict import Judged, RunIdentity, State, Verdict
 from harness.exits import Exit
-from harness.nightly.choose import Job
-from harness.nightly.make import judged, make
+from harness.nightly.run_trial import judged, run_trial
+from harness.nightly.select import Job
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
 from harness.trial.stop import Stop
@@ -20,7 +20,7 @@ BARE = Trial(TONIGHT, "chat", False, HOST, "2026-11-28T22:00:00+00:00", State.UN
 
 def test_a_trial_that_ends_without_a_verdict_is_unknown_and_tells_its_last_words(tmp_path: Path) -> None:
     job = Job("chat", RunOptions(str(tmp_path / "gone.toml"), tmp_path / "runs"))
-    made = make(job, TONIGHT, HOST, tmp_path / "chat.log", Stop())
+    made = run_trial(job, TONIGHT, HOST, tmp_path / "chat.log", Stop())
     assert (made.state, made.exit) == (State.UNKNOWN, Exit.USAGE)
     assert made.because is not None
     assert "exit code 4" in made.because
@@ -30,7 +30,7 @@ def test_a_trial_that_ends_without_a_verdict_is_unknown_and_tells_its_last_words
 def test_a_trial_that_does_not_end_is_stopped_and_says_so(tmp_path: Path) -> None:
     slow = Path(__file__).parents[3] / "harness" / "nightly" / "planted-drift.toml"
     job = Job("chat", RunOptions(str(slow), tmp_path / "runs"), wall_s_max=0.0)
-    made = make(job, TONIGHT, HOST, tmp_path / "chat.log", Stop())
+    made = run_trial(job, TONIGHT, HOST, tmp_path / "chat.log", Stop())
     assert made.state is State.UNKNOWN
     assert made.because is not None
     assert made.because.startswith("it took more than 0 s and was stopped")

@@ -15,7 +15,7 @@ from scenarios.schema import Scenario
 PAGE_S = 2.0
 
 
-def look_out(document: Document) -> tuple[Document, tuple[str, ...]]:
+def discover(document: Document) -> tuple[Document, tuple[str, ...]]:
     """The scenario with what was found, and a line about each thing that was."""
     target = document.scenario.target
     if target.kind != "url" or target.url is None or is_remote(target):

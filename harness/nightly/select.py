@@ -27,15 +27,15 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selection:
     jobs: tuple[Job, ...]
     skipped: tuple[str, ...]
     """Names of those that are not virtual, where only virtual ones were asked for."""
 
 
-def choose(
+def select(
     folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool, allow_command: bool = False
-) -> Chosen:
+) -> Selection:
     """Raises Refusal with everything that is wrong, before anything is started."""
     files = _files(folder)
     jobs, skipped, wrong, bad = [], [], [], 0
@@ -65,7 +65,7 @@ def choose(
         raise Refusal("\n".join((f"nothing was started: {bad} of {len(files)} scenarios {are} sound", *wrong)))
     if not jobs:
         raise Refusal(f'no scenario of {folder} has drive = "virtual": leave --only-virtual out, or add one')
-    return Chosen(tuple(jobs), tuple(skipped))
+    return Selection(tuple(jobs), tuple(skipped))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def _recorded(file: Path) -> bool:
 def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float]:
     """Name, drive and longest planned time of a scenario that could be run as it stands. Raises ScenarioProblems or
     Refusal."""
-    from harness.lookout import look_out
+    from harness.discovery import discover
     from harness.plan.plan import make
     from harness.plan.target_policy import refused_target
     from harness.prepare import prepare
@@ -103,7 +103,7 @@ def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float
     refusal = refused_target(scenario, options.allow_hosts, allow_command=options.allow_command)
     if refusal is not None:
         raise Refusal(refusal)
-    plan = make(look_out(document)[0], catalogue(), "planned", provenance())
+    plan = make(discover(document)[0], catalogue(), "planned", provenance())
     return scenario.name, scenario.drive, plan.cost.wall_s_max + scenario.target.ready_max
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 from types import ModuleType
 
-from harness.guard import HOME, PACKAGES, shadows
+from harness.shadowing import HOME, PACKAGES, shadows
 
 
 def made(home: Path, *names: str) -> Path:

@@ -1,4 +1,4 @@
-"""`python -m harness.nightly.one OPTIONS RUNS_DIR PERMISSIONS`: one trial of a night, in a process of its own.
+"""`python -m harness.nightly.worker OPTIONS RUNS_DIR PERMISSIONS`: one trial of a night, in a process of its own.
 
 Says one JSON line when the trial is judged; everything else that is printed goes into the night's log.
 """

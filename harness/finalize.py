@@ -1,4 +1,4 @@
-"""The end of every run, and of `seatrial judge`: judge the history, write verdict and report, say it."""
+"""The end of every run, and of `seatrial judge`: judge the history, write verdict and report, print them."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ class NotJudgeable(Exception):
     """The directory lacks what a judge needs. The text says which file and why."""
 
 
-def conclude(run_dir: Path, out: TextIO, environment: Mapping[str, str]) -> int:
+def finalize(run_dir: Path, out: TextIO, environment: Mapping[str, str]) -> int:
     """Judge, write and say; returns the verdict's exit code. A full disk still gets its verdict told.
 
     Raises NotJudgeable when plan.json or run.sqlite can't be used.

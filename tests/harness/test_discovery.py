@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.lookout import look_out
+from harness.discovery import discover
 from harness.telemetry.listeners import listener, port_of
 from scenarios.read import Document, read_text
 
@@ -50,7 +50,7 @@ def at(url: str, more: str = "") -> Document:
 
 def test_the_process_that_listens_is_found_and_told(page):
     url, _ = page
-    document, said = look_out(at(url))
+    document, said = discover(at(url))
     assert document.scenario.target.pid == os.getpid()
     assert document.scenario.target.metrics is None
     assert len(said) == 1
@@ -63,7 +63,7 @@ def test_the_process_that_listens_is_found_and_told(page):
 def test_the_metrics_page_is_found_and_read_as_what_it_speaks(page, line, preset):
     url, lines = page
     lines.append(line)
-    document, said = look_out(at(url + "/v1"))
+    document, said = discover(at(url + "/v1"))
     assert (document.scenario.target.metrics, document.scenario.target.metrics_preset) == (f"{url}/metrics", preset)
     assert f"speaks as {preset} does" in said[1]
 
@@ -71,19 +71,19 @@ def test_the_metrics_page_is_found_and_read_as_what_it_speaks(page, line, preset
 def test_a_page_without_a_gauge_that_a_judge_could_use_is_left_alone(page):
     url, lines = page
     lines.append("vllm:prompt_tokens_total 7")
-    assert look_out(at(url))[0].scenario.target.metrics is None
+    assert discover(at(url))[0].scenario.target.metrics is None
 
 
 def test_what_was_written_down_stands(page):
     url, lines = page
     lines.append("vllm:num_requests_running 0")
     written = at(url, "pid = 1\nmetrics = 'http://127.0.0.1:1/metrics'\n")
-    assert look_out(written) == (written, ())
+    assert discover(written) == (written, ())
 
 
 def test_no_other_machine_is_looked_at_and_nothing_for_a_server_of_our_own():
     for document in (at("http://192.0.2.1:8000"), read_text(TEXT)):
-        assert look_out(document) == (document, ())
+        assert discover(document) == (document, ())
 
 
 def test_a_port_where_nobody_listens_has_no_process():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.exits import Refusal
-from harness.nightly.choose import Chosen, choose
+from harness.nightly.select import Selection, select
 from scenarios import library
 
 GOOD = """
@@ -22,28 +22,28 @@ def put(folder: Path, file: str, name: str, drive: str = "virtual", more: str = 
     (folder / file).write_text(GOOD.format(name=name, drive=drive) + more)
 
 
-def chosen(folder: Path, *, only_virtual: bool = False) -> Chosen:
-    return choose(folder, folder / "runs", (), only_virtual=only_virtual)
+def selected(folder: Path, *, only_virtual: bool = False) -> Selection:
+    return select(folder, folder / "runs", (), only_virtual=only_virtual)
 
 
 def test_scenarios_come_in_order_of_their_file_names(tmp_path: Path) -> None:
     put(tmp_path, "b.toml", "first")
     put(tmp_path, "a.toml", "second")
     (tmp_path / "notes.md").write_text("no scenario")
-    assert [job.scenario for job in chosen(tmp_path).jobs] == ["second", "first"]
+    assert [job.scenario for job in selected(tmp_path).jobs] == ["second", "first"]
 
 
 def test_only_virtual_leaves_the_others_out_by_name(tmp_path: Path) -> None:
     put(tmp_path, "a.toml", "live-one", "live")
     put(tmp_path, "b.toml", "virtual-one")
-    found = chosen(tmp_path, only_virtual=True)
+    found = selected(tmp_path, only_virtual=True)
     assert ([job.scenario for job in found.jobs], found.skipped) == (["virtual-one"], ("live-one",))
 
 
 def test_a_folder_without_a_virtual_scenario_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "a.toml", "live-one", "live")
     with pytest.raises(Refusal, match="leave --only-virtual out"):
-        chosen(tmp_path, only_virtual=True)
+        selected(tmp_path, only_virtual=True)
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     limits = 'limits = { requests = 9, tokens = 99, rate = "9/s", in_flight = 9, wall = "60m" }\n'
     put(tmp_path, "g.toml", "far", "live", far + limits)
     with pytest.raises(Refusal) as refused:
-        chosen(tmp_path)
+        selected(tmp_path)
     text = str(refused.value)
     assert "6 of 7" in text
     for words in ("colour", "c.toml:", "probe", "that of a.toml too", 'begin with "planted-"', "--allow-host"):
@@ -69,21 +69,21 @@ def test_a_folder_that_is_none_is_refused_with_the_cure(tmp_path: Path, given: s
     (tmp_path / "empty").mkdir()
     put(tmp_path, "file.toml", "x")
     with pytest.raises(Refusal, match="scenarios"):
-        chosen(tmp_path / given)
+        selected(tmp_path / given)
 
 
 def test_the_library_is_a_sound_night(tmp_path: Path) -> None:
     """What we ship could be run at night, but for what needs layers that are still planned or a server of yours."""
     for name in ("pr-cut-and-oom", "clean", "pool-oom"):
         (tmp_path / f"{name}.toml").write_text(library.find(name).read_text())
-    assert [job.scenario for job in chosen(tmp_path).jobs] == ["clean", "pool-oom", "pr-cut-and-oom"]
+    assert [job.scenario for job in selected(tmp_path).jobs] == ["clean", "pool-oom", "pr-cut-and-oom"]
 
 
 def test_a_scenario_with_many_problems_is_one_that_is_not_sound(tmp_path: Path) -> None:
     put(tmp_path, "a.toml", "good")
     (tmp_path / "b.toml").write_text("schema = 1")
     with pytest.raises(Refusal) as caught:
-        chosen(tmp_path)
+        selected(tmp_path)
     said = str(caught.value)
     assert said.startswith("nothing was started: 1 of 2 scenarios is not sound\n")
     assert said.count("nothing was started") == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from assertions.verdict import State, Verdict
 from harness.exits import Exit
 from harness.live.child import Child, describe
-from harness.nightly.choose import Job
+from harness.nightly.select import Job
 from harness.nightly.trial import Said, Trial
 from harness.trial.stop import Stop, StopNow
 
@@ -24,14 +24,14 @@ NO_GITHUB = {"GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
 """The night speaks for its trials: a planted FAIL must not be shown as a job's error."""
 
 
-def make(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
+def run_trial(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
     """Run, wait, and read what was judged. The first signal is handed on, and the trial is judged as far as it came;
     the second kills it and is raised again (StopNow). A trial that does not end is asked to, and then killed."""
     started, began_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     options = job.options
     may = {"allow_hosts": options.allow_hosts, "allow_command": options.allow_command}
     words = (json.dumps(options.to_json()), str(options.runs_dir), json.dumps(may))
-    child = Child(job.scenario, (sys.executable, "-m", "harness.nightly.one", *words), log, NO_GITHUB)
+    child = Child(job.scenario, (sys.executable, "-m", "harness.nightly.worker", *words), log, NO_GITHUB)
     try:
         late = _wait(child, stop, began_s + job.wall_s_max)
     except StopNow:
