@@ -92,7 +92,7 @@ class Looks:
         """Take one now."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         wall_s = time.perf_counter() - self.began_s
-        virtual_s, sent = self.world.time.now_ns() / 1e9, self.world.crowd.sent
+        virtual_s, sent = self.world.time.now_ns() / 1e9, self.world.load.sent
         self.taken.append(Look(virtual_s, wall_s, time.process_time(), sent, rss_mib(), peak))
 
 

@@ -1,4 +1,4 @@
-"""What every answer of a virtual run must be: the keyed function says it, for canaries and for bystanders.
+"""Compares answers of a virtual run with the keyed function that gives the right ones: canaries and bystanders.
 
 A bystander's twin costs some microseconds a token, so those near a fault are all held against theirs up to a bound,
 and of the others one in so many.
@@ -19,8 +19,8 @@ OTHERS_MAX = 512
 NAME = "keyed"
 
 
-class Answers:
-    """Holds replies against the keyed function of this seed, and writes rows of table canary."""
+class AnswerCheck:
+    """Compares replies with the keyed function of this seed, and writes rows of table canary."""
 
     def __init__(self, rows: Rows, seed: int, canary: CanaryConfig, *, by_itself: bool) -> None:
         self._rows = rows
@@ -33,7 +33,7 @@ class Answers:
         self._canary = canary
 
     def hold(self, client: Client, *, beside_fault: bool) -> None:
-        """One reply that has ended."""
+        """Compare one reply that has ended."""
         if client.outcome is not Outcome.OK:
             return
         if client.asked.kind == "canary":

@@ -1,4 +1,4 @@
-"""What clients ask for: rows of the plan made into requests, some ahead of their time.
+"""Makes rows of the plan into requests of virtual clients, some ahead of their time.
 
     schedule of each load -> merged by time -> batches -> one pass for all their prompts -> (t_s, Asked) one by one
 
@@ -35,7 +35,7 @@ def open_asked(loads: Sequence[Load], seed: int) -> Iterator[tuple[float, Asked]
 
 
 def load_asked(load: Load, ask: PlannedRequest, prompt: tuple[int, ...]) -> Asked:
-    """A row of a load with its prompt."""
+    """The request of a row of a load, with its prompt."""
     parts = "/".join([f"{seed:016x}.{count}" for seed, count in ask.parts])
     return Asked(
         id=f"{load.id}-{ask.n}",

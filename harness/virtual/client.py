@@ -1,4 +1,4 @@
-"""What one client of a virtual server sees of its request, and when it goes away. Events arrive at once.
+"""One client of a virtual server: everything that it sees of its request, and when it hangs up.
 
 sent --- head --- first --- ... last --- end
   |        |         |
@@ -22,7 +22,7 @@ from runtime.server.events import (
     InBandError,
     Refusal,
     Tokens,
-    Whole,
+    WholeAnswer,
 )
 
 Gap = Callable[[int], None]
@@ -111,7 +111,7 @@ class Client:
                 self.prompt_tokens = ended.tokens_in
             case Done():
                 self.over(now_ns, ClientEnd.DONE)
-            case Whole(_, sampled, reason, ended):
+            case WholeAnswer(_, sampled, reason, ended):
                 # Its first and last token were not seen.
                 self._keep(sampled)
                 self.head_ns, self.http, self.chunks = now_ns, 200, int(bool(self.tokens))

@@ -18,7 +18,7 @@ from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop, Reason
 from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
 from harness.trial.stop import Stop
-from harness.virtual.answers import Answers
+from harness.virtual.answers import AnswerCheck
 from harness.virtual.rows import Rows
 from harness.virtual.stats import VirtualStats
 from harness.virtual.target import VirtualTarget
@@ -82,17 +82,17 @@ def _trial(
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
     canary = canaries_of(scenario, plan.capabilities)
     world = World(plan, rows, table, _gate(plan), canary, slowing=slowing)
-    answers = Answers(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
+    answers = AnswerCheck(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
     target, stats = VirtualTarget(world), VirtualStats(world, answers)
     world.ended = stats.hear
     faults = FaultScheduler((*plan.occurrences, *hidden), target.admin)
-    loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.crowd, stats, faults, stop)
+    loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.load, stats, faults, stop)
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
     early = carry_out(plan, loop, show, say)
     world.close()
-    took_s, sent = time.perf_counter() - began_s, max(1, world.crowd.sent)
+    took_s, sent = time.perf_counter() - began_s, max(1, world.load.sent)
     virtual_s = world.time.now_ns() / 1e9
-    each = f"{world.crowd.sent} requests, {took_s / sent * 1e6:.0f} us each"
+    each = f"{world.load.sent} requests, {took_s / sent * 1e6:.0f} us each"
     say(f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {each}")
     return early
 

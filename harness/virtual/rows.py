@@ -57,7 +57,7 @@ class Rows:
             self.put("mark", (name, t_ns, n))
 
     def events(self, events: Sequence[Event]) -> None:
-        """What the engine tells."""
+        """Write the engine's events."""
         for event in events:
             self.put("event", (event.t_ns, "server", event.kind, *event.columns))
 

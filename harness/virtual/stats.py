@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harness.trial.live_stats import LiveStats, RecentReply
-from harness.virtual.answers import Answers
+from harness.virtual.answers import AnswerCheck
 from harness.virtual.client import Client
 from harness.virtual.world import World
 
@@ -13,7 +13,7 @@ class VirtualStats(LiveStats):
     """Takes each ended request once: for the figures, and to hold its answer against the one it must be."""
 
     world: World
-    answers: Answers
+    answers: AnswerCheck
 
     def refresh(self, now_ns: int, fault_open: bool) -> None:
         self.world.rows.flush()

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from operator import sub
 
 from harness.load.itl import GapHistogram
-from harness.virtual.server import Line, VirtualServer
+from harness.virtual.connection import VirtualConnection
+from harness.virtual.server import VirtualServer
 from runtime.core.work import Sampled
 from runtime.server.session import Session
 
@@ -42,7 +43,7 @@ class VirtualOutputs:
             self._gaps.add_all(load, gaps_ns, n)
 
 
-def _tokens_ahead(session: Session[Line] | None) -> int:
+def _tokens_ahead(session: Session[VirtualConnection] | None) -> int:
     if session is None or session.held or session.gone is not None:
         return 0
     client = session.peer.client

@@ -15,7 +15,7 @@ from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
 from harness.plan.timeline import trial_s
 from harness.virtual.client import Client
-from harness.virtual.crowd import Crowd
+from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
 from harness.virtual.step_outputs import VirtualOutputs
@@ -94,9 +94,9 @@ class World:
         config = server_config(tables["server"])
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
-            env, self.time, mailbox, rows, context_tokens, config, lambda client: self.crowd.over(client)
+            env, self.time, mailbox, rows, context_tokens, config, lambda client: self.load.over(client)
         )
-        self.crowd = Crowd(
+        self.load = VirtualLoad(
             self.time,
             rows,
             scenario.seed,
@@ -182,7 +182,7 @@ class World:
     def _sample(self) -> None:
         self.server.admission.end_silent()
         self.server.marked(self.time.now_ns(), all_of_them=True)
-        status, crowd, now_ns = self.engine.status, self.crowd, self.time.now_ns()
+        status, load, now_ns = self.engine.status, self.load, self.time.now_ns()
         kv = status.kv
         used = kv.live + kv.limbo
         self.rows.sample(
@@ -198,10 +198,10 @@ class World:
                 "server.prompt_tokens": (status.prompt_tokens, "tokens", "counter"),
                 "server.generation_tokens": (status.generation_tokens, "tokens", "counter"),
                 "server.preemptions": (status.preemptions, "preemptions", "counter"),
-                "load.in_flight": (crowd.in_flight, "requests", "gauge"),
-                "load.dropped": (crowd.dropped, "requests", "counter"),
-                "load.sent": (crowd.sent, "requests", "counter"),
-                "load.done": (crowd.done, "requests", "counter"),
+                "load.in_flight": (load.in_flight, "requests", "gauge"),
+                "load.dropped": (load.dropped, "requests", "counter"),
+                "load.sent": (load.sent, "requests", "counter"),
+                "load.done": (load.done, "requests", "counter"),
             },
         )
         self.rows.turn_gaps(now_ns)

@@ -1,4 +1,4 @@
-"""What a Hugging Face `config.json` asks for, and a refusal of everything that would be answered wrongly.
+"""Reads a Hugging Face `config.json`, and refuses everything that would be answered wrongly.
 
     LlamaForCausalLM    RMSNorm, RoPE, GQA, SwiGLU
     Qwen2ForCausalLM    the same with a bias on q, k and v
@@ -66,7 +66,7 @@ class DecoderConfig:
     context_max: int
     """Tokens, prompt and output together."""
     tied: bool
-    """Whether the output head is the embedding."""
+    """True where the output head is the embedding."""
     qkv_bias: bool
     qk_norm: bool
     eos_tokens: tuple[int, ...]

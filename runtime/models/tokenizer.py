@@ -15,11 +15,11 @@ from runtime.models.chat import Template, plain_chat, read_template
 from runtime.models.config import ModelRefused, read_config
 
 BOS, EOS = 256, 257
-"""Of the byte-level vocabulary: 0 to 255 are the bytes themselves."""
+"""Special ids of the byte-level vocabulary; 0 to 255 are the bytes themselves."""
 
 
 class Tokenizer(Protocol):
-    """What the server needs; `runtime.server.ports.Tokenizer` is the same from its side."""
+    """The tokenizer of a model; the server declares the same interface in `runtime.server.ports`."""
 
     @property
     def vocab_size(self) -> int:

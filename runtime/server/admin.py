@@ -56,10 +56,10 @@ def make_admin(
         Route("/admin/info", admin.info, methods=["GET"]),
         Route("/admin/memory", admin.memory, methods=["GET"]),
     ]
-    return Gate(Starlette(routes=routes, exception_handlers=ERRORS), token)
+    return TokenGuard(Starlette(routes=routes, exception_handlers=ERRORS), token)
 
 
-class Gate:
+class TokenGuard:
     """Lets nobody in without the token, nor under a foreign Host: no web page that rebinds a name may arm faults."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -116,7 +116,7 @@ class Admin:
         return JSONResponse({"armed": [{"id": spec.id, "n": spec.n} for spec in specs]})
 
     async def faults(self, _: Request) -> Response:
-        """All that were armed, as they stand."""
+        """Every fault that was armed, with its present state."""
         return JSONResponse({"faults": [state.to_json() for state in self._runtime.env.faults.states()]})
 
     async def heal(self, request: Request) -> Response:
@@ -135,7 +135,7 @@ class Admin:
         return JSONResponse({"healed": self._runtime.env.faults.heal_all("harness")})
 
     async def heartbeat(self, _: Request) -> Response:
-        """Whoever armed is still alive."""
+        """The harness that armed faults is still alive."""
         self._runtime.env.faults.beat()
         return JSONResponse({"t_ns": self._runtime.env.clock.now_ns()})
 
@@ -176,7 +176,7 @@ class Admin:
         return JSONResponse({"t_ns": self._runtime.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})
 
     async def info(self, _: Request) -> Response:
-        """What is on trial."""
+        """Process, model and capabilities of this server."""
         return JSONResponse({"pid": os.getpid(), "model": self._runtime.model, **self._runtime.info})
 
     async def memory(self, _: Request) -> Response:

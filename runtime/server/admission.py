@@ -20,7 +20,7 @@ from runtime.server.text import Decode, Transcript
 
 
 class Rejected(Exception):
-    """Nobody is let in; `problem` says why."""
+    """A request is not let in; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -41,14 +41,14 @@ class Flag(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What admission goes by."""
+    """The figures that admission decides by."""
 
     proc: str
-    """This server, in each row."""
+    """The name of this server process, written into each row."""
     context_tokens: int
     """Prompt and answer together may not be longer."""
     grace_s: float
-    """How long after a deadline the engine's own 504 is waited for."""
+    """Seconds that the server waits for the engine's own 504 after a deadline."""
     decode: Decode | None = None
     """From token ids to text; None where nobody reads text."""
 

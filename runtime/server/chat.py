@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: what it asks, and how its answer looks."""
+"""POST /v1/chat/completions: reads a request and renders its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,19 +43,19 @@ class ChatRendering:
         return self._chunk({"role": "assistant", "content": ""}, (), None)
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
-        """Some text."""
+        """A chunk with text."""
         return self._chunk({"content": text}, sampled, None)
 
     def closing(self, finish: str) -> Json:
-        """No text, and the reason."""
+        """A chunk without text, with the finish reason."""
         return self._chunk({}, (), finish)
 
     def counts(self, usage: Json) -> Json:
-        """No choice, and the counts."""
+        """A chunk without choices, with the token counts."""
         return {**self._base, "object": "chat.completion.chunk", "choices": [], "usage": usage}
 
     def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
-        """All at once."""
+        """The answer in one piece."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = self._choice("message", message, sampled, finish)
         return {**self._base, "object": "chat.completion", "choices": [choice], "usage": usage}

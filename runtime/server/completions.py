@@ -1,4 +1,4 @@
-"""POST /v1/completions: what it asks, and how its answer looks."""
+"""POST /v1/completions: reads a request and renders its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def generation(
     logprobs: int | None,
     role_first: bool = False,
 ) -> GenerationParams:
-    """What both endpoints share."""
+    """Read the parameters that both endpoints share."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     stop_tokens = frozenset() if request.ignore_eos else tokenizer.stop_tokens
     return GenerationParams(
@@ -87,19 +87,19 @@ class CompletionRendering:
         return self.piece("", ())
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
-        """Some text."""
+        """A chunk with text."""
         return self._chunk([self._choice(text, sampled, None)])
 
     def closing(self, finish: str) -> Json:
-        """No text, and the reason."""
+        """A chunk without text, with the finish reason."""
         return self._chunk([self._choice("", (), finish)])
 
     def counts(self, usage: Json) -> Json:
-        """No choice, and the counts."""
+        """A chunk without choices, with the token counts."""
         return {**self._base, "choices": [], "usage": usage}
 
     def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
-        """All at once."""
+        """The answer in one piece."""
         return {**self._base, "choices": [self._choice(text, sampled, finish)], "usage": usage}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> Json:
@@ -115,7 +115,7 @@ class CompletionRendering:
         return choice
 
     def _logprobs(self, sampled: Sequence[Sampled]) -> dict[str, list[Any]]:
-        """Four parallel lists, a place for each token."""
+        """Four parallel lists, one entry for each token."""
         decode, offsets = self._tokenizer.decode, []
         for each in sampled:
             offsets.append(self._offset)

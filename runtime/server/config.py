@@ -15,7 +15,7 @@ ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name, no
 
 
 class ConfigError(ValueError):
-    """What was given, what is allowed, what to do. The process ends with code 4."""
+    """Settings that cannot be used; the text names value, rule and remedy. The process ends with code 4."""
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -70,7 +70,7 @@ class ServerConfig(BaseModel):
         return admin
 
     def groups(self) -> dict[str, str]:
-        """API key -> group with the environment's keys filled in."""
+        """The group of each API key, with the environment's keys filled in."""
         return {_key(name): group for name, group in self.keys.items()}
 
 
@@ -90,7 +90,7 @@ def read_config(path: str | None, **given: Any) -> tuple[ServerConfig, dict[str,
 
 
 def server_config(table: Mapping[str, Any], **given: Any) -> ServerConfig:
-    """From a JSON table, and flags that win over it. Raises ConfigError with all problems at once."""
+    """Check a JSON table, and flags that win over it. Raises ConfigError with all problems at once."""
     flags = {name: value for name, value in given.items() if value is not None}
     try:
         return ServerConfig.model_validate({**table, **flags})
@@ -100,7 +100,7 @@ def server_config(table: Mapping[str, Any], **given: Any) -> ServerConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """127.0.0.0/8, ::1 or the name localhost."""
+    """True for 127.0.0.0/8, ::1 and the name localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a client is told when it gets no answer: `{"error": {message, type, param, code}}`, as OpenAI and vLLM do."""
+"""Errors as clients are told them: `{"error": {message, type, param, code}}`, the form of OpenAI and vLLM."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ OUTCOMES = {429: "refused", 504: "timeout", 499: "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error, ready for a reply, for a stream and for the record."""
+    """One error, ready for a response, for a stream and for the journal."""
 
     http: int
     message: str
@@ -34,18 +34,18 @@ class Problem:
 
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
-        """The JSON that says it."""
+        """The JSON object of a response."""
         kind = TYPES.get(self.http, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
 def problem(http: int, message: str, code: str, param: str | None = None) -> Problem:
-    """One that the server itself found."""
+    """An error that the server itself found."""
     return Problem(http, message, code, param, RETRY_AFTER_S.get(http), OUTCOMES.get(http, "http_error"))
 
 
 def of_failure(failure: RuntimeFailure) -> Problem:
-    """One that the runtime raised."""
+    """An error that the runtime raised."""
     found = problem(failure.http, str(failure), failure.code, getattr(failure, "param", None))
     retry_after_s = getattr(failure, "retry_after_s", found.retry_after_s)
     outcome = "fatal" if failure.severity is Severity.FATAL else found.outcome
@@ -53,6 +53,6 @@ def of_failure(failure: RuntimeFailure) -> Problem:
 
 
 def of_end(end: End) -> Problem:
-    """A request's end that is not ok."""
+    """The error of a request that did not end well."""
     message = end.message or f"the request ended as {end.outcome}"
     return Problem(end.http, message, end.code or end.outcome, None, RETRY_AFTER_S.get(end.http), end.outcome)

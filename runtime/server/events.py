@@ -1,10 +1,10 @@
-"""What a client is told of its request: the typed events of a serving session, in the order in which they come.
+"""Typed events of a serving session: everything that a client is told of its request, in order.
 
     streamed, good      Head, [Opening], Tokens ..., Finished, [Counts], Done
     streamed, bad       Refusal                  before the head: a true HTTP status
                         ... InBandError          after it: an error object, then [DONE]
                         ... Cut                  the connection breaks
-    in one piece        Whole, or Refusal
+    in one piece        WholeAnswer, or Refusal
 
 A Delay can stand before each event in `CROSSING`: nothing more goes out until its effect is over.
 """
@@ -56,7 +56,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeAnswer:
     """The answer to a request that is not streamed."""
 
     text: str
@@ -91,10 +91,10 @@ class Delay:
     effect: Effect
 
 
-Event = Head | Opening | Tokens | Finished | Counts | Done | Whole | Refusal | InBandError | Cut | Delay
+Event = Head | Opening | Tokens | Finished | Counts | Done | WholeAnswer | Refusal | InBandError | Cut | Delay
 CROSSING = (Opening, Tokens, Finished, Counts)
 """Events that cross the fault point `server.stream`, each once, before they go out."""
-LAST = (Done, Whole, Refusal, InBandError, Cut)
+LAST = (Done, WholeAnswer, Refusal, InBandError, Cut)
 """Nothing comes after one of these."""
 
 HEAD, OPENING, DONE, CUT = Head(), Opening(), Done(), Cut()

@@ -36,6 +36,6 @@ def parser() -> Parser:
 
 
 def server_flags(args: argparse.Namespace) -> dict[str, object]:
-    """What of the command line belongs to ServerConfig."""
+    """The part of the command line that belongs to ServerConfig."""
     names = ("host", "port", "allow_host", "admin", "admin_port", "outcomes")
     return {name: getattr(args, name) for name in names}

@@ -1,4 +1,4 @@
-"""What the server needs of whoever builds the engine (`runtime.build`), and what it offers in return."""
+"""The interface between the server and the builder of the engine (`runtime.build`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from runtime.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the pools hold, and what is held beside them."""
+    """Bytes that the pools hold, and bytes that are held beside them."""
 
     usages: tuple[Usage, ...] = ()
     unowned_bytes: Mapping[str, int] = field(default_factory=dict)
     """By phase: the most that a launch made the device allocate outside of every pool."""
     free_bytes: int | None = None
-    """What the device says that it has left; None: it can't say."""
+    """Bytes that the device reports as free; None where it cannot tell."""
 
 
 class Tokenizer(Protocol):
@@ -64,12 +64,12 @@ class RuntimeHandle(Protocol):
 
     @property
     def mailbox(self) -> Mailbox:
-        """The way in."""
+        """The engine's bounded inbox."""
         ...
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's."""
+        """The tokenizer of the model."""
         ...
 
     @property
@@ -124,7 +124,7 @@ class RuntimeHandle(Protocol):
 
 
 class EventSink(Protocol):
-    """Where the bus of faults reports; `journal.Journal` writes both down, and raises when it can't."""
+    """The receiver of fault evidence; `journal.Journal` writes both kinds down, and raises when it can't."""
 
     def fire(self, fire: Fire) -> None:
         """`on_fire` of the bus."""

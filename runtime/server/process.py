@@ -118,7 +118,7 @@ class ServerProcess:
             self._stopping.set()
 
     def _record(self, row: ServedRow, session: HttpSession | None) -> None:
-        """A request is over."""
+        """Write down a request that is over."""
         if session is not None:
             self._meter.left(session, row.outcome, row.finish, row.end_ns)
         self._journal.tell("served", row._asdict())
@@ -138,7 +138,7 @@ class ServerProcess:
                 self._keep()
 
     def _keep(self) -> None:
-        """What must go on even when the engine hangs: faults that run out, slow clients, the record, our parent."""
+        """Do the work that goes on even when the engine hangs: expired faults, slow clients, journal, parent."""
         now_ns = self._runtime.env.clock.now_ns()
         if self._parent_pid is not None and os.getppid() != self._parent_pid:
             self._code = EXIT_ORPHAN

@@ -1,4 +1,4 @@
-"""What serving knows of a request: who asks, for what, how the answer was delivered, and its row in the journal."""
+"""Facts of a request: its caller, its parameters, how its answer was delivered, and its row in the journal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from runtime.core.edge import Ended
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """The sender of a request, from its headers."""
 
     request: str
     """The client's X-Request-Id, or the server's id when it sent none."""
@@ -24,7 +24,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class GenerationParams:
-    """What is asked for, read and checked, the same for every endpoint."""
+    """The parameters of a request, read and checked, the same for every endpoint."""
 
     prompt: Sequence[int]
     """Token ids."""

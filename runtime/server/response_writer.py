@@ -100,7 +100,7 @@ class ResponseWriter:
                 await self._chunk(send, shapes.counts(usage(ended)))
             case events.Done():
                 await self._last(send, _DONE)
-            case events.Whole(text, sampled, reason, ended):
+            case events.WholeAnswer(text, sampled, reason, ended):
                 body = json.dumps(shapes.whole(text, sampled, reason, usage(ended))).encode()
                 await self._whole(send, 200, body, {})
             case events.Refusal(problem):

@@ -1,4 +1,4 @@
-"""What a client may send. What would change the answer and is not served is refused by name, never ignored."""
+"""The request bodies that are served. A field that would change the answer and is not served is refused by name."""
 
 import difflib
 import json
@@ -59,8 +59,8 @@ class StreamOptions(Strict):
 
 
 class Generation(Strict):
-    """What both endpoints share. `ignore_eos`, `stop_token_ids`, `return_token_ids` and `priority` are vLLM's; so is
-    that a lower `priority` is handled earlier."""
+    """Fields that both endpoints share. `ignore_eos`, `stop_token_ids`, `return_token_ids` and `priority` are vLLM's,
+    and as there a lower `priority` is handled earlier."""
 
     model: str | None = None
     stream: bool = False
@@ -98,7 +98,7 @@ class Message(Strict):
     name: str | None = None
 
     def plain(self) -> dict[str, str]:
-        """As the tokenizer takes it."""
+        """The message in the form that the tokenizer takes."""
         parts = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": self.role, "content": parts}
 

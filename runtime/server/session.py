@@ -37,7 +37,7 @@ P = TypeVar("P", bound=Peer)
 
 
 class Host(Protocol[P]):
-    """What a session needs of the server around it; `Admission` is one."""
+    """The server around a session, as far as the session needs it; `Admission` is one."""
 
     env: Env
 
@@ -85,7 +85,7 @@ class Session(Generic[P]):
         """The first of them has passed the fault point."""
         self._decoding = False
         self._closing: Answered | None = None
-        """What is settled once the event handed out last was sent."""
+        """The delivery that is settled once the event handed out last was sent."""
         self._shown, self._kept = "", list[Sampled]()
         """Text and tokens of an answer in one piece."""
 
@@ -179,7 +179,7 @@ class Session(Generic[P]):
             self._kept += sampled
 
     def row(self, proc: str, end_ns: int) -> ServedRow:
-        """Its row, when it is over."""
+        """The row of the journal, once the request is over."""
         assert self.answered is not None
         return served_row(self.caller, proc, end_ns, self.answered, self.ended)
 
@@ -200,7 +200,7 @@ class Session(Generic[P]):
             if ended is not None:
                 reason = self._reason(ended.end)
                 self._closing = Answered("ok", None, reason)
-                ready.append(events.Whole(self._shown, self._kept, reason, ended))
+                ready.append(events.WholeAnswer(self._shown, self._kept, reason, ended))
             return
         if not self.started:
             self.started = True

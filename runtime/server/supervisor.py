@@ -137,7 +137,7 @@ class Supervisor:
 
     @staticmethod
     def _kill_group(child: "subprocess.Popen[bytes]") -> None:
-        """What the child had started and left behind."""
+        """Kill every process that the child had started and left behind."""
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

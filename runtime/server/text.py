@@ -47,11 +47,11 @@ class Detokenizer:
         return text
 
     def flush(self) -> str:
-        """What was held back, when no more tokens come."""
+        """The text that was held back, when no more tokens come."""
         return self._show(self._added(self._pending))
 
     def _added(self, tokens: list[int]) -> str:
-        """What these tokens add behind the window."""
+        """The text that these tokens add behind the window."""
         before, whole = self._decode(self._window), self._decode(self._window + tokens)
         return whole[len(before) :] if whole.startswith(before) else self._decode(tokens)
 
@@ -99,7 +99,7 @@ class StopStrings:
         return text[: len(text) - hold]
 
     def flush(self) -> str:
-        """What was held back, when no more text comes."""
+        """The text that was held back, when no more text comes."""
         held, self._held = self._held, ""
         return held
 
@@ -118,7 +118,7 @@ class Transcript:
         return self._stops.hit is not None
 
     def push(self, tokens: Sequence[int]) -> str:
-        """What these tokens let the client see. A stop token has no text."""
+        """The text that these tokens let the client see. A stop token has no text."""
         return self._stops.push(self._detokenizer.push([token for token in tokens if token not in self._silent]))
 
     def flush(self) -> str:

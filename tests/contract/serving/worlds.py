@@ -289,7 +289,7 @@ def _word(event: events.Event) -> str:
             return f"finished {reason}"
         case events.Counts(ended):
             return f"counts {ended.tokens_in}/{ended.tokens_out}"
-        case events.Whole(_, sampled, reason, ended):
+        case events.WholeAnswer(_, sampled, reason, ended):
             return (
                 f"whole {' '.join(str(each.token) for each in sampled)} {reason} {ended.tokens_in}/{ended.tokens_out}"
             )

@@ -33,7 +33,7 @@ class Answered:
 
     @property
     def corrupt(self) -> int:
-        """Answers that the judge would call corruption."""
+        """AnswerCheck that the judge would call corruption."""
         return sum(each.state == "corrupt" for each in self.compared)
 
 

@@ -1,7 +1,7 @@
-"""The load of a virtual run: who asks, when, and for what. Open arrivals come lazily, one is planned at a time.
+"""The load of a virtual run: clients and when each asks for what. Open arrivals come lazily, one is planned at a time.
 
-What LoadProcess is to a live trial: `begin`, `pause`, `resume`, `stop`; `idle` and `finished` tell. The schedule is
-the same absolute one, and stands still during a pause (harness.load.plan_clock).
+It does what LoadProcess does in a live trial: `begin`, `pause`, `resume`, `stop`; `idle` and `finished` tell its state.
+The schedule is the same absolute one, and stands still during a pause (harness.load.plan_clock).
 """
 
 from collections import deque
@@ -32,12 +32,12 @@ class _User:
     load: Load
     turns: Iterator[Turn]
     next: Turn | None = None
-    """What it thinks about. Filled by `_think`."""
+    """The request that it thinks about. Filled by `_think`."""
 
 
 @dataclass
-class Crowd:
-    """One run's clients. `send` hands a client to the server, `hang_up` cuts one; `ended` is told each outcome."""
+class VirtualLoad:
+    """The clients of one run. `send` hands a client to the server, `hang_up` cuts one; `ended` is told each outcome."""
 
     time: VirtualTime
     rows: Rows
