@@ -23,8 +23,15 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-slow: $(READY)          ## the tests that start real processes (about a quarter of an hour)
-	$(BIN)/python -m pytest -q -m 'slow and not soak' -n 0
+# Crashes are told by what is left and not by timing, so two run at once. Live trials are judged by their timing: one
+# by one, and what only computes runs beside them, where it takes nothing from them: niced, and no thread of it spins.
+slow: $(READY)          ## the tests that start real processes or take long (about twelve minutes on two cores)
+	$(BIN)/python -m pytest -q -m 'slow and not soak' -n 2 tests/crash
+	@rest=$$(mktemp); \
+	OMP_WAIT_POLICY=passive nice -n 19 \
+	  $(BIN)/python -m pytest -q -m 'slow and not soak and not live' -n 0 --ignore=tests/crash >$$rest 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest -q -m 'slow and not soak and live' -n 0; live=$$?; \
+	wait $$beside; computing=$$?; cat $$rest; rm $$rest; [ $$live = 0 ] && [ $$computing = 0 ]
 
 long: $(READY)          ## everything, for a night
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m 'slow or soak' -n 0

@@ -11,7 +11,7 @@ import pytest
 from tests.foreign.conftest import Seatrial
 from tests.foreign.servers import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.foreign.conftest import Seatrial, quick
 from tests.foreign.model import write_model
 from tests.foreign.servers import bad_server, free_port, listens, own_server, served
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(400)]
 NEEDED = ("fastapi", "accelerate", "uvicorn", "openai")
 BROKEN = """[[load]]                # nonsense must be refused with a 4xx, and must not hold up the others
 id        = "broken"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.planted.live import Trial, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 
 @dataclass(frozen=True)

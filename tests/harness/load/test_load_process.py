@@ -164,6 +164,7 @@ def test_what_locust_would_keep_for_ever_is_pruned() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.live
 def test_a_plain_locust_on_our_file_measures_and_ends_well(tmp_path: Path) -> None:
     with Misbehaving(*GOOD) as server:
         words = ["-m", "locust", "-f", "harness/load/locustfile.py", "--host", server.url, "--headless", "-u2", "-r2"]
