@@ -23,7 +23,7 @@ from runtime.core.work import Sampling
 from runtime.device.accounted import AccountedModel
 from runtime.device.cpu import CpuDevice
 from runtime.device.facts import TorchTensors
-from runtime.device.keyed import KeyedModel
+from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
@@ -111,7 +111,7 @@ class SimWorld(World):
         self.clock = VirtualTime()
         super().__init__(self.clock)
         shape = ModelShape(blocks=BLOCKS + 1, block_tokens=BLOCK_TOKENS, tokens_max=16, samples_max=4)
-        model = AccountedModel(KeyedModel(BLOCKS, BLOCK_TOKENS, 1), self.env, Reserve(1 << 26), shape)
+        model = AccountedModel(HashModel(BLOCKS, BLOCK_TOKENS, 1), self.env, Reserve(1 << 26), shape)
         self.start(SimDevice({"": model}, self.pool.plane, self.env, self.clock, FlatCosts()))
 
     def turn(self) -> None:
