@@ -6,7 +6,7 @@ step        one decode step of 32 rows: plan, bind, land, publish; a row crosses
 admission   a request of 1155 tokens (Azure's mean) that is given its first row, with nothing and with all cached
 index       its parts for 72 blocks: keys, find, share and release, publish, evict
 pool        all of it for a request of 72 blocks of prompt and 13 of answer, in a pool of 1000 that is always full: the
-            answer's blocks taken and published one by one, as each step ends, and together, as a leap lands
+            answer's blocks are taken and published one by one, as each step ends
 """
 
 import argparse
@@ -138,7 +138,7 @@ def index_parts(requests: int = 20) -> dict[str, float]:
     return found
 
 
-def pool_alone(together: bool, requests: int = 300) -> float:
+def pool_alone(requests: int = 300) -> float:
     """Microseconds a request, once the pool is full."""
     pool, chance, start = _Stage(cache=True, blocks=1000).pool, random.Random(1), 0.0
     prompts = [chance.choices(range(256), k=(72 + 13) * BLOCK_TOKENS) for _ in range(requests + 40)]
@@ -151,11 +151,7 @@ def pool_alone(together: bool, requests: int = 300) -> float:
         taken, generations = pool.take(Owner("one"), 72)
         pool.publish_all(Owner("one"), taken, generations, keys)
         blocks = list(taken)
-        if together:
-            taken, generations = pool.take_each([Owner("one")] * 13)
-            pool.publish_each(taken, generations, line.reach(tokens, 85)[72:])
-            blocks += taken
-        for full in () if together else range(73, 86):
+        for full in range(73, 86):
             taken, generations = pool.take(Owner("one"), 1)
             pool.publish_all(Owner("one"), taken, generations, line.reach(tokens, full)[full - 1 :])
             blocks += taken
@@ -176,9 +172,7 @@ def main() -> None:
     off, miss, hit = (min(run[at] for run in runs) for at in range(3))
     print(f"request of {PROMPT} tokens, us         off {off:7.1f}  miss {miss:7.1f}  hit {hit:7.1f}")
     parts = [index_parts() for _ in rounds]
-    alone = [(pool_alone(False), pool_alone(True)) for _ in rounds]
-    one_by_one, together = (min(each[at] for each in alone) for at in range(2))
-    print(f"the pool alone, us a request           one by one {one_by_one:7.1f}  together {together:7.1f}")
+    print(f"the pool alone, us a request {min(pool_alone() for _ in rounds):7.1f}")
     print("ns a block: " + ", ".join(f"{name} {min(each[name] for each in parts):.0f}" for name in parts[0]))
 
 

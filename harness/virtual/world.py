@@ -42,6 +42,8 @@ from runtime.points import catalogue
 from runtime.server.config import server_config
 
 SAMPLE_NS = 1_000_000_000
+CHECK_ALL_REQUESTS = 2000
+"""In a trial that is planned to send fewer, every run of fast-forward is checked."""
 HOST_BYTES = 1 << 30
 DEVICE_BYTES = 1 << 30
 """Of the simulated machine; pages that nobody swaps to are never there."""
@@ -59,7 +61,7 @@ class World:
         canary: CanaryConfig,
         *,
         fast_forward: bool = True,
-        check_one_in: int = CHECK_ONE_IN,
+        check_one_in: int | None = None,
         slowing: float | None = None,
     ) -> None:
         scenario = plan.scenario
@@ -111,12 +113,13 @@ class World:
         bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         outputs = VirtualOutputs(self.server, rows.gaps)
         self.fast_forward: FastForward | None = None
+        one_in = _check_one_in(plan) if check_one_in is None else check_one_in
 
         def chain(parts: EngineParts) -> tuple[StepExecutor, ...]:
             if not fast_forward:
                 return (parts.eager,)
             self.fast_forward = FastForward(
-                env, pool, limits, parts, model, device, costs, self.time, bounds.late_ns, outputs, check_one_in
+                env, pool, limits, parts, model, device, costs, self.time, bounds.late_ns, outputs, one_in
             )
             return (self.fast_forward, parts.eager)
 
@@ -206,3 +209,9 @@ class World:
         )
         self.rows.turn_gaps(now_ns)
         self.time.at(now_ns + SAMPLE_NS, self._sample)
+
+
+def _check_one_in(plan: Plan) -> int:
+    """One run of fast-forward in so many is played out and compared; a short trial checks all of them."""
+    requests = plan.cost.requests
+    return 1 if requests is not None and requests < CHECK_ALL_REQUESTS else CHECK_ONE_IN

@@ -69,20 +69,6 @@ class Ledger:
                 live.add(item)
         return False
 
-    def acquire_each(self, pool: str, owners: Sequence[str], items: Sequence[int]) -> bool:
-        """One of `items`, which are all different, for each owner. False, and nothing has changed, when somebody holds
-        one of them."""
-        held, live = self._held[pool], self._live[pool]
-        if not live.isdisjoint(items):
-            return False
-        live.update(items)
-        for owner, item in zip(owners, items, strict=True):
-            if owner in held:
-                held[owner].append(item)
-            else:
-                held[owner] = [item]
-        return True
-
     def release(self, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
         """`owner` gives `items` up for good. Returns those that nobody holds any more. Raises KeyError when it does not
         hold one of them: a double free."""

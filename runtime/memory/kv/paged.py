@@ -100,29 +100,6 @@ class PagedPool:
             self._given_twice(owner.request, blocks)
         return blocks, self.plane.hand_out(blocks)
 
-    def take_each(self, owners: Sequence[Owner]) -> tuple[list[int], list[int]]:
-        """A block for each of `owners` and its generation, as `take` gives them to one after the other. Only where it
-        is known that there are enough, and while no fault is armed."""
-        env, index, free = self._env, self.index, self._free
-        assert not env.faults.armed, "faults are fired by `take`, request by request"
-        short = len(owners) - len(free)
-        assert short <= index.idle, f"pool {self.name} does not have {len(owners)} blocks"
-        blocks = free[max(0, -short) :]
-        blocks.reverse()
-        if blocks and (len(set(blocks)) < len(blocks) or not index.spares(blocks)):  # freed by mistake
-            given = [self.take(owner, 1) for owner in owners]
-            return [block for (block,), _ in given], [generation for _, (generation,) in given]
-        del free[max(0, -short) :]
-        if short > 0:
-            env.marks.hit("kv.evict", short)
-            blocks += index.evict(short)
-        names = [owner.request for owner in owners]
-        if not env.ledger.acquire_each(self.name, names, blocks):
-            for name, block in zip(names, blocks, strict=True):
-                if not env.ledger.acquire(self.name, name, (block,)):
-                    self._given_twice(name, [block])
-        return blocks, self.plane.hand_out(blocks)
-
     def share(self, owner: Owner, blocks: Sequence[int]) -> list[int]:
         """`owner` now holds published `blocks` too, with all that hold them already. Returns the generations that they
         were published with: every reader claims the same one."""
@@ -149,11 +126,6 @@ class PagedPool:
         for block, generation, key in zip(blocks, generations, keys, strict=True):
             self.publish(owner, block, generation, key)
         return sum(not self.index.knows(key) for key in keys)
-
-    def publish_each(self, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> None:
-        """The same for blocks of several owners, while no fault is armed."""
-        assert not self._env.faults.armed, "faults are fired by `publish`, request by request"
-        self.index.add_all(blocks, keys, generations)
 
     def unpublish(self, block: int) -> None:
         """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""

@@ -110,10 +110,6 @@ class PrefixIndex:
         """Whether some block holds this."""
         return key in self._blocks
 
-    def knows_any(self, keys: Sequence[BlockKey]) -> bool:
-        """Whether some block holds one of these."""
-        return not self._blocks.keys().isdisjoint(keys)
-
     def add(self, block: int, key: BlockKey, generation: int) -> bool:
         """`block` holds `key` from now on. False, and nothing changes, when another one already does."""
         return self.add_all((block,), (key,), (generation,)) == 1

@@ -28,60 +28,15 @@ class Table(list[int]):
     array: Ints
 
 
-class Ruler:
-    """What depends on places alone: made once, and longer when a longer sequence comes."""
-
-    def __init__(self, block_tokens: int) -> None:
-        self.block_tokens = block_tokens
-        self.mixes: Words = _NOTHING
-        self.weights: Words = _NOTHING
-
-    def reach(self, tokens: int) -> None:
-        """For sequences of so many."""
-        if len(self.mixes) < tokens:
-            places = np.arange(2 * tokens)
-            self.mixes = _at_places(places)
-            self.weights = (places % self.block_tokens + 1).astype(np.uint64)
-
-
-class Foreseen:
-    """Lineage, tags and sums of a whole sequence, before all of its tokens have come: one pass over arrays for all."""
-
-    __slots__ = ("lineages", "parts", "sums", "tags", "tokens")
-
-    def __init__(self, tokens: list[int], words: Words, ruler: Ruler) -> None:
-        """`words` are the tokens as an array, which is used up."""
-        self.tokens = tokens
-        n, size = len(words), ruler.block_tokens
-        ruler.reach(n)
-        words *= _TOKEN
-        words += ruler.mixes[:n]
-        self.lineages = tags_of(words).cumsum()
-        self.tags = tags_of(self.lineages.copy())
-        totals: Words = np.zeros(n + 1, np.uint64)
-        np.cumsum(self.tags * ruler.weights[:n], out=totals[1:])
-        edges = totals[::size]
-        self.parts: Words = totals[1:] - edges.repeat(size)[:n]
-        """By token: the weighted sum of its block up to it."""
-        self.sums: Words = edges[1:] - edges[:-1]
-        """By block, of full ones."""
-
-    def lineage(self, tokens: int) -> int:
-        """The running hash of so many of them."""
-        return int(self.lineages[tokens - 1]) if tokens else 0
-
-
 class TagLine:
     """A request's own side: its lineage and block sums, from its own tokens, as far as they are computed.
 
     Tokens are only taken note of when they come. What they make is worked out when somebody asks, for all lines that he
-    asks about together: one by one, a decode step would work out 32 times one number. Or it was foreseen, and each that
-    comes is only compared.
+    asks about together: one by one, a decode step would work out 32 times one number.
     """
 
     __slots__ = (
         "_blocks",
-        "_foreseen",
         "_fresh",
         "_generations",
         "_held",
@@ -103,34 +58,15 @@ class TagLine:
         self._generations: list[int] = []
         self._held = self._view = np.zeros((2, 0), np.int64)
         """These two as arrays, with room for more, and without."""
-        self._foreseen: Foreseen | None = None
 
     def extend(self, tokens: list[int]) -> None:
         """`tokens` follow those already counted; their KV has been computed."""
-        end = self.tokens + len(tokens)
-        if self._foreseen is not None:
-            if tokens == self._foreseen.tokens[self.tokens : end]:
-                self.tokens = end
-                return
-            self._sums, self._lineage, self._foreseen = self.claimed(), self.lineage, None
         self._fresh += tokens
-        self.tokens = end
-
-    def foresee(self, foreseen: Foreseen) -> None:
-        """Its tokens are those of `foreseen` so far, and may be as it goes on."""
-        if self._foreseen is not foreseen:
-            self._foreseen, self._fresh = foreseen, []
-
-    def reach(self, tokens: int) -> None:
-        """Those up to so many have been computed, and are what was foreseen."""
-        assert self._foreseen is not None, "nothing was foreseen"
-        self.tokens = tokens
+        self.tokens += len(tokens)
 
     @property
     def lineage(self) -> int:
         """The running hash of all its tokens."""
-        if self._foreseen is not None:
-            return self._foreseen.lineage(self.tokens)
         if self._fresh:
             reckon((self,))
         return self._lineage
@@ -161,23 +97,10 @@ class TagLine:
         self._view = self._held[:, :now]
         return self._view
 
-    def grow(self, table: list[int], generations: list[int]) -> None:
-        """One block was added to these. Only saves time: `held` sees by itself what is new."""
-        was = len(self._blocks)
-        if len(table) == was + 1 and was < self._held.shape[1]:
-            self._blocks.append(table[was])
-            self._generations.append(generations[was])
-            self._held[0, was], self._held[1, was] = table[was], generations[was]
-            self._view = self._held[:, : was + 1]
-
     def claimed(self) -> Words:
         """Per block, what its tokens make of it. Reckon first."""
         blocks = -(-self.tokens // self.block_tokens)
-        if self._foreseen is None:
-            return self._sums[:blocks]
-        if not self.tokens % self.block_tokens:
-            return self._foreseen.sums[:blocks]
-        return np.concatenate([self._foreseen.sums[: blocks - 1], self._foreseen.parts[self.tokens - 1 : self.tokens]])
+        return self._sums[:blocks]
 
     def _add(self, first: int, parts: Words) -> None:
         end = first + len(parts)

@@ -78,10 +78,6 @@ class TagPlane:
         at = np.asarray(blocks, dtype=np.int64)
         self._sums[at] = self._read(at)
 
-    def wrote(self, blocks: Ints, sums: Words) -> None:
-        """All slots of these were written through `slots`, with tags of these sums."""
-        self._sums[blocks] = sums
-
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
         """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
         return self.compare(work.block_tables, reads)

@@ -55,17 +55,6 @@ class LedgerMachine(CountedMachine):
             self.held[pool, owner] = mine + items
             self.note(owner, f"has {items} of {pool}")
 
-    @rule(pool=pools, names=st.lists(owners, max_size=4), items=st.permutations(ITEMS))
-    def acquire_one_each(self, pool: str, names: list[str], items: list[int]) -> None:
-        """Refused as a whole where somebody holds one of them."""
-        items = [item for item in items if item not in self.in_limbo(pool)][: len(names)]
-        names = names[: len(items)]
-        free = not self.holders(pool).keys() & items
-        assert self.ledger.acquire_each(pool, names, items) == free
-        for name, item in zip(names, items, strict=True):
-            if free:
-                self.held.setdefault((pool, name), []).append(item)
-
     @precondition(lambda self: self.held)
     @rule(data=st.data(), whole=st.booleans(), waits=st.booleans(), holdings=st.integers(1, 3))
     def give_up(self, data: st.DataObject, whole: bool, waits: bool, holdings: int) -> None:

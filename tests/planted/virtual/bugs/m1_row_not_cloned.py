@@ -7,7 +7,6 @@ row of the publisher, one of `ROWS` that requests take in turn.
 
 import pytest
 
-from runtime.memory.kv.prefix import PrefixIndex
 from runtime.scheduling.scheduler import Scheduler
 
 SCENARIO = "shared"
@@ -37,4 +36,3 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Scheduler, "publish", _publish)
     patch.setattr(Scheduler, "_cached", _cached)
-    patch.setattr(PrefixIndex, "knows_any", lambda self, keys: True)  # a leap then publishes as the scheduler does

@@ -152,9 +152,3 @@ def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
         index.add(block, key, 1)
     assert index.rest_all([7, 3, 5, 9]) == [3, 9]
     assert (index.idle, index.evict(1)) == (2, [7])
-
-
-def test_one_of_several_is_known_when_it_is_in_the_index():
-    a, b, c = keys(range(12))
-    assert not index_of((1, a)).knows_any([b, c])
-    assert index_of((1, b)).knows_any([a, b, c])

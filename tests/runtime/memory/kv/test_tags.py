@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 
 from runtime.core.work import Claim, Work
-from runtime.memory.kv.tag_line import Foreseen, Ruler, reckon
+from runtime.memory.kv.tag_line import reckon
 from runtime.memory.kv.tags import TagLine, TagPlane
 
 SIZE = 4
@@ -133,40 +133,6 @@ def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
     assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
 
 
-def foresee(tokens: list[int]) -> Foreseen:
-    return Foreseen(tokens, np.asarray(tokens, np.uint64), Ruler(SIZE))
-
-
-@given(prompts, prompts, prompts, st.integers(0, 3))
-def test_what_is_foreseen_is_what_is_reckoned_and_given_up_for_another_token(known, then, other, held):
-    foreseen = foresee(known + then)
-    for tokens in (then, other):
-        line, plain = TagLine(SIZE), TagLine(SIZE)
-        line.extend(known[:held])
-        line.foresee(foreseen)
-        plain.extend(known[:held])
-        for part in (known[held:], tokens[:1], tokens[1:]):
-            line.extend(part)
-            plain.extend(part)
-            assert (line.tokens, line.lineage, list(line.sums)) == (plain.tokens, plain.lineage, list(plain.sums))
-
-
-@given(st.lists(st.integers(0, 1000), min_size=SIZE, max_size=30))
-def test_foreseen_tags_are_those_that_a_launch_stamps(tokens):
-    plane, foreseen = TagPlane(64, SIZE), foresee(tokens)
-    table = plane.hand_out(list(range(20))) and list(range(20))
-    plane.stamp(work(tokens, 0, table, 0))
-    assert plane.slots[: len(tokens)].tolist() == foreseen.tags.tolist()
-    blocks = np.arange(len(foreseen.sums))
-    assert plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
-    assert plane.holds_deep(blocks, foreseen.sums)
-    plane.rows[0, 0] += 1
-    assert plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
-    assert not plane.holds_deep(blocks, foreseen.sums)
-    plane.resum([0])
-    assert not plane.holds(blocks, np.ones(len(blocks), np.int64), foreseen.sums)
-
-
 def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():
     line, blocks, generations = TagLine(SIZE), [3, 4, 5], [1, 1, 1]
     assert line.held(blocks, generations).tolist() == [[3, 4, 5], [1, 1, 1]]
@@ -194,17 +160,3 @@ def test_a_first_token_of_id_0_is_not_what_an_unwritten_slot_holds() -> None:
     generations = plane.hand_out([1])
     (breach,) = plane.compare([[1]], [Claim("a", generations, line.sums, 1)])
     assert (breach.block, breach.what) == (1, "content")
-
-
-def test_a_block_that_is_told_of_changes_nothing_that_is_held_later():
-    line, blocks, generations = TagLine(SIZE), [3], [1]
-    assert line.held(blocks, generations).tolist() == [[3], [1]]
-    blocks.append(4)
-    generations.append(1)
-    line.grow(blocks, generations)
-    assert line.held(blocks, generations).tolist() == [[3, 4], [1, 1]]
-    blocks[0] = 7
-    blocks.append(5)
-    generations.append(9)
-    line.grow(blocks, generations)
-    assert line.held(blocks, generations).tolist() == [[7, 4, 5], [1, 1, 9]]
