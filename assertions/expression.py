@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 
 STATS = ("p50", "p90", "p95", "p99", "max", "mean")
-DIMENSIONS = ("time", "share", "per_second", "bytes", "bytes_per_hour", "count_per_hour")
 
 # metric -> (dimension, the stats that may follow)
 METRICS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -11,11 +11,11 @@ from assertions.planned import Expect, PlannedFault, PlannedLoad, faults_of, loa
 from assertions.verdict import Level, RunIdentity
 
 # Readers of a PlanView need its parts, so all of them come from here.
-__all__ = ["Check", "Expect", "PlanView", "PlannedFault", "PlannedJudge", "PlannedLoad", "PlannedPhase"]
+__all__ = ["Check", "Expect", "PhaseView", "PlanView", "PlannedFault", "PlannedJudge", "PlannedLoad"]
 
 
 @dataclass(frozen=True)
-class PlannedPhase:
+class PhaseView:
     name: str
     n: int
     planned_s: float | None  # None: given in completed work, not in time
@@ -55,7 +55,7 @@ class PlanView:
     drive: str
     target_kind: str
     capabilities: frozenset[str]
-    phases: tuple[PlannedPhase, ...] = ()
+    phases: tuple[PhaseView, ...] = ()
     faults: tuple[PlannedFault, ...] = ()
     loads: tuple[PlannedLoad, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -104,7 +104,7 @@ class PlanView:
             drive=scenario.get("drive", "live"),
             target_kind=plan["target"]["kind"],
             capabilities=capabilities,
-            phases=tuple(PlannedPhase(p["name"], int(p.get("n", 0)), p.get("planned_s")) for p in plan["phases"]),
+            phases=tuple(PhaseView(p["name"], int(p.get("n", 0)), p.get("planned_s")) for p in plan["phases"]),
             faults=faults_of(plan.get("faults", ()), scenario.get("fault") or ()),
             loads=loads_of(plan.get("load", ()), scenario.get("load") or ()),
             checks=tuple(_check(each) for each in scenario.get("check") or ()),

@@ -100,11 +100,6 @@ class ScenarioText:
         lines = self.text.split("\n")
         return Problem(self.path, line, col, "", "", rule, remedy, lines[line - 1] if line <= len(lines) else "")
 
-    def line_col(self, at: Path) -> tuple[int, int]:
-        """The line and column of the value at a path, or of the nearest table when the value is a default."""
-        problem = self.problem(at, "")
-        return problem.line, problem.col
-
     def shown(self, span: TextRange) -> str:
         """The text of a range, on one short line."""
         text = printable(self.text[span.start : span.end].split("\n")[0])

@@ -4,7 +4,6 @@ Linux kills it when we die without a word (PR_SET_PDEATHSIG); `stop` asks first,
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -12,10 +11,11 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from runtime.server.parent_death_signal import die_with_parent
 
 
 class ChildDied(Exception):
@@ -37,7 +37,7 @@ class Child:
                 stderr=sink,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         self._ear = threading.Thread(target=self._listen, name=f"{name}-lines", daemon=True)
         self._ear.start()
@@ -131,7 +131,3 @@ class Child:
 def describe(code: int) -> str:
     """An exit code in words."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -101,15 +101,15 @@ def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, An
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
         "canary": canaries_of(scenario, plan.capabilities).model_dump(),
-        "manners": _manners(scenario),
+        "politeness": _politeness(scenario),
     }
     if "ledger" in plan.capabilities:
         config["body"] = {"return_token_ids": True}  # the client's own count, to hold against the server's ledger
     return config
 
 
-def _manners(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's limits on top of the manners that its target is due.
+def _politeness(scenario: Scenario) -> dict[str, Any]:
+    """The scenario's limits on top of the politeness that its target is due.
 
     Ours is there to be broken. A server on this machine is its user's own and on trial: a slow one is a finding, no
     reason to spare it. Any other is spared when it suffers.

@@ -25,9 +25,9 @@ from harness.telemetry.listeners import listener, port_of
 from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from harness.telemetry.proc import read_process
 from harness.trial.ports import Target
+from runtime.server.config import ADMIN_TOKEN_ENV
 from scenarios.target import Target as Settings
 
-ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 STOP_GRACE_S = 20.0
 METRICS_S = 5.0
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from harness.load.config import LoadConfig
 from harness.load.outcome import Outcome
+from harness.load.pacing import AFTER_FAILURE_S
 from harness.load.run import LoadRun
 from scenarios.arrivals import Turn, turns
 from scenarios.load import Load
 
 NAP_S = 0.05
-AFTER_FAILURE_S = 1.0
-"""Extra think time after a request that failed, so that users do not retry in a tight loop."""
 
 
 @dataclass

@@ -46,7 +46,7 @@ class LoadConfig(BaseModel):
     wants_done: bool = True
     """False: the target's streams end without [DONE]."""
     canary: CanaryConfig | None = None
-    manners: Politeness = UNLIMITED
+    politeness: Politeness = UNLIMITED
 
     @field_validator("url")
     @classmethod

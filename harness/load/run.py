@@ -22,13 +22,13 @@ from harness.load.connection import ConnectionPool
 from harness.load.exchange import Exchange, Reply
 from harness.load.itl import GapHistogram
 from harness.load.outcome import ClientEnd, Outcome
+from harness.load.pacing import CANARY_SLOTS
 from harness.load.plan_clock import PlanClock
 from harness.load.request_builder import PreparedRequest, RequestBuilder
 from harness.load.selfaudit import SelfAudit
 from harness.load.spool import Spool
 from harness.load.spool_lines import canary_line, reply_line
 
-CANARY_SLOTS = 4
 SWEEP_S = 0.02  # seconds by which a deadline may be noticed late
 GRACE_S = 2.0  # seconds that cut requests have to record their reply
 
@@ -78,7 +78,7 @@ class LoadRun:
         self.builder = RequestBuilder(self.config)
         self.failure: BaseException | None = None
         self.stopping = False
-        self._breaker = Breaker(self.config.manners, now_ns)
+        self._breaker = Breaker(self.config.politeness, now_ns)
         self._gaps = GapHistogram(now_ns)
         self._connections = ConnectionPool()
         self._lock = threading.Lock()

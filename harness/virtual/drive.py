@@ -117,7 +117,7 @@ def _facts(table: CostTable) -> dict[str, str]:
 
 
 def _gate(plan: Plan) -> Breaker | None:
-    """The scenario's own limits; the manners that a foreign server is due concern nobody here."""
+    """The scenario's own limits; the politeness to a foreign server does not apply here."""
     limits = plan.scenario.limits
     given = (limits.requests, limits.tokens, limits.in_flight, limits.rate)
     if all(each is None for each in given):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.load.breaker import Breaker
 from harness.load.outcome import ClientEnd, Outcome
+from harness.load.pacing import AFTER_FAILURE_S, CANARY_SLOTS
 from harness.load.plan_clock import PlanClock
 from harness.plan.canary import CanaryConfig
 from harness.virtual.asked import canary_asked, load_asked, open_asked
@@ -19,10 +20,6 @@ from runtime.device.keyed import prompt_tokens
 from runtime.device.virtual_time import VirtualTime
 from scenarios.arrivals import Turn, turns
 from scenarios.load import Load
-
-CANARY_SLOTS = 4
-AFTER_FAILURE_S = 1.0
-"""A closed-loop user who was not served comes back after this, as in harness.load.closed_loop."""
 
 
 @dataclass

@@ -108,7 +108,7 @@ class TestLoad:
         run.tables["sample"] = [{**row, "value": 0.99} for row in run.tables["sample"]]
         assert run.judged("load").state is State.UNKNOWN
 
-    def test_arrivals_that_our_manners_held_back_are_no_breach_and_are_told(self) -> None:
+    def test_arrivals_that_politeness_held_back_are_no_breach_and_are_told(self) -> None:
         run = healthy()
         run.plan["load"][0]["arrivals_planned"] = 3000
         for at_s in (5, 6):

@@ -238,8 +238,6 @@ def test_a_document_points_at_what_a_later_part_refuses(tmp_path: Path) -> None:
     document = read_document(file)
     problem = document.source.problem(("drive",), "not served yet", "wait")
     assert str(problem) == f'{file}:1:9 drive = "virtual": not served yet; wait'
-    assert document.source.line_col(("load", 0, "rate")) == (6, 31)
-    assert document.source.line_col(("load", 0, "timeout")) == (6, 9)
 
 
 @given(toml_documents())

@@ -1,4 +1,4 @@
-"""What the load process is told of a target: its dialect, and the manners that are due to it."""
+"""What the load process is told of a target: its dialect, and the politeness that is due to it."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,21 +38,21 @@ def at(url: str) -> str:
 
 def test_our_own_runtime_is_not_spared():
     config = config_of("")
-    assert config.manners == UNLIMITED
+    assert config.politeness == UNLIMITED
     assert config.canary is not None
     assert (config.canary.logprobs, config.canary.prompts) == (2, 8)
 
 
 def test_limits_hold_for_our_own_runtime_too():
-    manners = config_of(LIMITS).manners
-    assert (manners.requests_max, manners.rate_max_per_s, manners.ramp_from_per_s) == (900, 9.0, None)
+    politeness = config_of(LIMITS).politeness
+    assert (politeness.requests_max, politeness.rate_max_per_s, politeness.ramp_from_per_s) == (900, 9.0, None)
 
 
 def test_slow_server_on_this_machine_is_a_finding_and_another_one_is_spared():
-    here, there = config_of(at("http://127.0.0.1:8000")).manners, config_of(at("http://gpu.example:8000")).manners
+    here, there = config_of(at("http://127.0.0.1:8000")).politeness, config_of(at("http://gpu.example:8000")).politeness
     assert (here.slow_factor_max, there.slow_factor_max) == (None, 5.0)
-    for manners in (here, there):
-        assert (manners.ramp_from_per_s, manners.bad_share_max, manners.in_flight_max) == (1.0, 0.5, 3)
+    for politeness in (here, there):
+        assert (politeness.ramp_from_per_s, politeness.bad_share_max, politeness.in_flight_max) == (1.0, 0.5, 3)
 
 
 def test_foreign_server_is_asked_for_no_log_probabilities_and_spoken_to_in_its_dialect():

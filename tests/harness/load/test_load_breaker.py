@@ -1,4 +1,4 @@
-"""Manners towards a foreign target, in a time that the test decides."""
+"""Politeness towards a foreign target, in a time that the test decides."""
 
 from harness.load.breaker import UNLIMITED, Breaker, Politeness
 

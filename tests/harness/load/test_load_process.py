@@ -128,7 +128,7 @@ def test_a_killed_load_leaves_what_it_sent_and_no_reply(started: tuple[Process, 
 
 def test_a_breaker_tells_the_parent(tmp_path: Path) -> None:
     with Misbehaving(*GOOD) as server:
-        process = Process(tmp_path, server.url, manners={"ramp_from_per_s": None, "requests_max": 3})
+        process = Process(tmp_path, server.url, politeness={"ramp_from_per_s": None, "requests_max": 3})
         try:
             process.tell(cmd="start")
             assert process.hear("breaker")["why"] == "limit of 3 requests reached"

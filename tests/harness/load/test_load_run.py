@@ -199,7 +199,7 @@ def test_a_closed_user_waits_for_its_reply_and_thinks_longer_after_a_failure(tmp
 
 
 def test_a_breaker_that_opens_ends_the_sending(tmp_path: Path) -> None:
-    run = open_run(config(tmp_path, manners={"ramp_from_per_s": None, "requests_max": 1}))
+    run = open_run(config(tmp_path, politeness={"ramp_from_per_s": None, "requests_max": 1}))
     rows = schedule(run.config)
     for _ in range(3):
         due = next(rows)
@@ -256,7 +256,7 @@ def test_a_config_tells_everything_that_is_wrong_with_it() -> None:
         "seed": 1,
         "load": [{"id": "a", "rate": 1.0, "in_flight_max": 0}],
         "canary": {"evry": 1, "prompts": 0},
-        "manners": {"window": 0, "bad_share_max": 2.0},
+        "politeness": {"window": 0, "bad_share_max": 2.0},
         "api": "embeddings",
         "speling": 1,
     }
@@ -268,8 +268,8 @@ def test_a_config_tells_everything_that_is_wrong_with_it() -> None:
         "load.0.in_flight_max is 0",
         "evry",
         "canary.prompts is 0; give at least 1",
-        "manners.window is 0; give at least 1",
-        "manners.bad_share_max is 2.0; give at most 1",
+        "politeness.window is 0; give at least 1",
+        "politeness.bad_share_max is 2.0; give at most 1",
         "api is 'embeddings'; give 'chat' or 'completions'",
         "speling",
     ]
