@@ -49,7 +49,7 @@ class JudgeContext:
         return ours & inside(requests.intended_ns, intervals) if self.history.phases else ours
 
     def intervals(self, *names: str) -> list[tuple[float, float]]:
-        """(start, end) in ns of the phases with these names.
+        """The (start, end) in ns of the phases with these names.
 
         A phase that never ended lasts to the end of the history.
         """

@@ -89,7 +89,7 @@ def remedies(plan: PlanView, check: Check, what: str, floor: int) -> Iterator[st
 
 
 def _of_load(load: PlannedLoad, what: str, here: list[Interval], loaded_s: float) -> tuple[float, float, float]:
-    """(mean, certain, variance) of the values that one load brings in these intervals of its `loaded_s` seconds.
+    """The (mean, certain, variance) of the values that one load brings in these intervals of its `loaded_s` seconds.
 
     A load with a changing rate certainly brings its lowest rate, and what its highest rate cannot have put into the
     remaining time. A trace is counted.

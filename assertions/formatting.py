@@ -53,10 +53,23 @@ def amount(value: float, dimension: str) -> str:
 
 
 def size(value_bytes: float) -> str:
+    """Format a number of bytes: '212 MiB'."""
     for unit_bytes, unit in _BYTES:
         if abs(value_bytes) >= unit_bytes:
-            return f"{value_bytes / unit_bytes:.3g} {unit}"
-    return f"{value_bytes:.3g} B"
+            return f"{significant(value_bytes / unit_bytes)} {unit}"
+    return f"{significant(value_bytes)} B"
+
+
+def significant(value: float) -> str:
+    """Format a number with three significant digits and without an exponent: '0.0431', '12,043'."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    if abs(rounded) >= 1000:
+        return f"{rounded:,.0f}"
+    text = f"{rounded:.{max(0, digits)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def between(low: float, high: float, dimension: str) -> str:

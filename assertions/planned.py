@@ -25,7 +25,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Trigger:
-    """When an armed fault fires and ends, counted in matching crossings of its point and in seconds."""
+    """The conditions under which an armed fault fires and ends, in matching crossings of its point and in seconds."""
 
     skip: int = 0
     times: int = 1

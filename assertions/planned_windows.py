@@ -55,7 +55,7 @@ def selected_intervals(plan: PlanView, where: str, phases: tuple[str, ...]) -> l
 
 
 def phase_intervals(plan: PlanView, names: Iterable[str]) -> list[Interval] | None:
-    """(start, end) of the planned phases with these names, in seconds since the load began; None when unknown."""
+    """The (start, end) of the planned phases with these names, in seconds since the load began; None when unknown."""
     found, start_s = [], 0.0
     for phase in plan.phases:
         planned_s = _trial_by_work_s(plan, start_s) if phase.planned_s is None else phase.planned_s

@@ -23,11 +23,11 @@ def decide(context: JudgeContext) -> Judged:
     sent = int(np.count_nonzero(requests.sent))
     if sent == 0:
         return Judged(NAME, State.UNKNOWN, "no request was sent", because="no request was sent")
-    breaches = [*_doubled(context), *_outcomes(context), *_ledger(context)]
+    breaches = [*_doubled(context), *_outcomes(context), *_journal(context)]
     unfinished = int(np.count_nonzero(requests.outcome.among(UNFINISHED)))
     figures = {"sent": sent, "ok": int(np.count_nonzero(requests.ok)), "unfinished": unfinished}
     figures["breaches"] = len(breaches)
-    limit = "one terminal outcome for each request, allowed by the plan, the same in both ledgers"
+    limit = "one terminal outcome for each request, allowed by the plan, equal at client and server"
     if breaches:
         first = min((e for e in breaches if e.t_ns is not None), key=lambda e: e.t_ns or 0, default=None)
         since = first.t_ns if first else None
@@ -43,7 +43,9 @@ def decide(context: JudgeContext) -> Judged:
             evidence=shown(breaches),
             figures=figures,
         )
-    ledgers = "client and server agree" if "ledger" in context.plan.capabilities else "client's ledger only"
+    agreement = (
+        "client and server agree" if "ledger" in context.plan.capabilities else "only the client's record exists"
+    )
     if (unfinished and context.cut_short) or context.damaged:
         text = f"{unfinished} of {sent} requests were unfinished when the run was cut short"
         return Judged(
@@ -55,7 +57,7 @@ def decide(context: JudgeContext) -> Judged:
             to_decide="let the run drain",
             figures=figures,
         )
-    return Judged(NAME, State.PASS, f"{sent} requests, one outcome each; {ledgers}", limit=limit, figures=figures)
+    return Judged(NAME, State.PASS, f"{sent} requests, one outcome each; {agreement}", limit=limit, figures=figures)
 
 
 def _doubled(context: JudgeContext) -> Iterator[Evidence]:
@@ -108,7 +110,7 @@ def _looked_fine(requests: Requests, hurt: list[tuple[str, frozenset[str], Victi
             yield Evidence(requests.start_of(row), requests.id[row], f"was hit by {names} and yet looked finished")
 
 
-def _ledger(context: JudgeContext) -> Iterator[Evidence]:
+def _journal(context: JudgeContext) -> Iterator[Evidence]:
     """Compare with the server's journal: it has one row, with the same outcome, for each request that got a reply."""
     if "ledger" not in context.plan.capabilities:
         return
@@ -119,7 +121,7 @@ def _ledger(context: JudgeContext) -> Iterator[Evidence]:
             rows.setdefault(served.request, []).append(served)
     for request, found in rows.items():
         if len(found) > 1:
-            yield Evidence(found[1].end_ns, request, f"{len(found)} rows in the server's ledger")
+            yield Evidence(found[1].end_ns, request, f"{len(found)} rows in the server's journal")
         if request not in requests.row_of:
             if not _load_died(context) and not context.damaged:
                 yield Evidence(found[0].end_ns, request, "served by the server, but nobody sent it")
@@ -140,7 +142,7 @@ def _ledger(context: JudgeContext) -> Iterator[Evidence]:
         start, end = requests.start_of(row), requests.end_ns[row]
         if any(start <= death <= end + SLACK_NS for death in deaths) or _ended_last(context, end):
             continue  # the journal's line was lost with the process; `alive` judges the death
-        yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's ledger has no row")
+        yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's journal has no row")
 
 
 def _difference(requests: Requests, row: int, served: Served) -> str | None:

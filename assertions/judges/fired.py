@@ -47,7 +47,7 @@ def decide(context: JudgeContext) -> Judged:
             to_decide="more matching traffic after arming, a wider scope, or a longer trial",
             figures=figures,
         )
-    text = f"{len(planned)} faults fired {fired} times and were felt"
+    text = f"{len(planned)} faults fired {fired} times and showed their symptoms"
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
 
 
@@ -62,7 +62,7 @@ def _doubt(context: JudgeContext, fault: PlannedFault, row: FaultRow | None, win
         return f"fired {row.fired} times, but its symptom ({fault.symptom}) was not seen: one half only"
     unseen = [mark for mark in fault.expect.marks if not _mark(context, window, mark)]
     if unseen:
-        return f"was felt, but did not lead to {', '.join(unseen)}"
+        return f"showed its symptom, but did not lead to {', '.join(unseen)}"
     return None
 
 

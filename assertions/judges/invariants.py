@@ -21,7 +21,7 @@ _WORD = re.compile(r"[\w.-]+")
 def decide(context: JudgeContext) -> Judged:
     breaches = [event for event in context.history.events if event.kind == KIND]
     open_ones = [event for event in breaches if not _expected(context, event)]
-    limit = "no breach outside a fault that is meant to cause one"
+    limit = "no breach outside a fault that declares one"
     figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
     if open_ones:
         first = open_ones[0]
@@ -40,9 +40,9 @@ def decide(context: JudgeContext) -> Judged:
             evidence=shown(evidence),
             figures=figures,
         )
-    spoke = next(context.history.served(), None) is not None or bool(context.history.audits)
-    if not spoke:
-        because = "the server wrote neither a ledger row nor an audit, so its checks may not have run"
+    reported = next(context.history.served(), None) is not None or bool(context.history.audits)
+    if not reported:
+        because = "the server wrote neither a journal row nor an audit, so its checks may not have run"
         return Judged(NAME, State.UNKNOWN, because, limit=limit, because=because, figures=figures)
     return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
 

@@ -18,7 +18,7 @@ QUANTILES = (50, 95, 99)
 
 def decide(context: JudgeContext) -> Judged:
     figures: dict[str, float] = {}
-    told: dict[str, Evidence] = {}
+    by_phase: dict[str, Evidence] = {}
     for phase in MEASURED:
         intervals = context.intervals(phase)
         mask = context.measured & inside(context.history.requests.intended_ns, intervals)
@@ -33,11 +33,11 @@ def decide(context: JudgeContext) -> Judged:
             each = ", ".join(f"p{q} {seconds(value)}" for q, value in found.items())
             texts.append(f"{metric} {each} over {values.n}")
         if texts:
-            told[phase] = Evidence(int(intervals[0][0]), None, f"{phase}: {'; '.join(texts)}")
-    if not told:
+            by_phase[phase] = Evidence(int(intervals[0][0]), None, f"{phase}: {'; '.join(texts)}")
+    if not by_phase:
         because = "no request to measure"
         return Judged(NAME, State.UNKNOWN, because, because=context.cut_short or because, to_decide="more traffic")
-    phase = "trial" if "trial" in told else next(iter(told))
+    phase = "trial" if "trial" in by_phase else next(iter(by_phase))
     halves = [
         f"{metric} {seconds(figures[f'{phase}.{metric}_p50_s'])}/{seconds(figures[f'{phase}.{metric}_p99_s'])}"
         for metric in METRICS
@@ -46,9 +46,9 @@ def decide(context: JudgeContext) -> Judged:
     return Judged(
         NAME,
         State.PASS,
-        f"{told[phase].text}, in this run",
+        f"{by_phase[phase].text}, in this run",
         observed=f"p50/p99: {', '.join(halves)}",
-        evidence=tuple(told.values()),
+        evidence=tuple(by_phase.values()),
         figures=figures,
     )
 

@@ -116,14 +116,14 @@ def _unexplained(context: JudgeContext, off: list[Audit]) -> list[Audit]:
 
     A declared leak explains rows of the requests that it hit, and totals (`kv_blocks.live`) of exactly these rows.
     """
-    meant = [audit for audit in off if _declared(context, audit)]
+    declared = [audit for audit in off if _declared(context, audit)]
     sums: dict[tuple[int, str], float] = defaultdict(float)
-    for audit in meant:
+    for audit in declared:
         sums[audit.t_ns, audit.name] += _excess(audit)
     return [
         audit
         for audit in off
-        if audit not in meant
+        if audit not in declared
         and (audit.owner or not sums or _excess(audit) != sums[audit.t_ns, audit.name.removesuffix(f".{audit.kind}")])
     ]
 
@@ -175,7 +175,7 @@ def _memory(context: JudgeContext) -> dict[str, float]:
     return {"rss_growth_bytes": growth, **done, **per}
 
 
-def _memory_told(figures: dict[str, float], work: str) -> str | None:
+def _memory_text(figures: dict[str, float], work: str) -> str | None:
     """Format RSS growth: "RSS +340 KiB per 1,000 cancels", or without a rate for few: "RSS +12 KiB over 29 cancels"."""
     count = figures.get(f"rss_{work}", 0.0)
     if not count:
@@ -240,8 +240,8 @@ def _metrics(context: JudgeContext) -> Judged:
             NAME, State.UNKNOWN, because, limit=limit, because=because, to_decide="let it drain", figures=figures
         )
     now = {name: f"{IDLE_WORDS[name]} {figures[name]:g}" for name in present}
-    memory = [told for each in ("cancels", "completions") if (told := _memory_told(figures, each))]
-    text = f"{', '.join(now.values())} after the drain" + "".join(f"; {told}" for told in memory)
+    memory = [part for each in ("cancels", "completions") if (part := _memory_text(figures, each))]
+    text = f"{', '.join(now.values())} after the drain" + "".join(f"; {part}" for part in memory)
     short = ", ".join(now[name] for name in ("server.running", "kv.usage") if name in now)
     observed = "; ".join([short or text, *memory[:1]]) if short else text
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)

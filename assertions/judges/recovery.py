@@ -74,7 +74,7 @@ def decide(context: JudgeContext) -> Judged:
     if not timed:
         # The exact condition holds, but the speed can't be judged.
         because = f"load: {breach.summary}"
-        text = f"{len(found)} recoveries, but their latency cannot be told"
+        text = f"{len(found)} recoveries, but their latency cannot be judged"
         cure = breach.to_decide
         return Judged(NAME, State.UNKNOWN, text, limit=limit, because=because, to_decide=cure, figures=figures)
     return Judged(

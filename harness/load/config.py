@@ -1,4 +1,4 @@
-"""CONFIG.json: everything the load process is told, checked at once before anything is sent.
+"""CONFIG.json: the config of the load process, checked completely before the first request.
 
 {"config": 1, "spool": "runs/x/requests.jsonl", "url": "http://127.0.0.1:8000", "model": "m", "seed": 7,
  "load": [...]}                      the `load` rows of plan.json's scenario, as they are
@@ -19,11 +19,11 @@ from scenarios.types import PLAIN
 
 
 class ConfigProblems(ValueError):
-    """Everything wrong with a CONFIG, one line each."""
+    """All problems of a config, one per line."""
 
 
 class LoadConfig(BaseModel):
-    """One load process."""
+    """The config of one load process."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -36,15 +36,15 @@ class LoadConfig(BaseModel):
     loads: Annotated[tuple[Load, ...], Field(alias="load", strict=False)]
     run_id: str = ""
     api: Literal["chat", "completions"] = "completions"
-    """By default exact prompt sizes, and base models have no chat template."""
+    """The API of the target. Completions have exact prompt sizes, and base models have no chat template."""
     key_env: str | None = None
-    """Name of the variable that holds the API key."""
+    """The name of the environment variable that holds the API key."""
     body: dict[str, Any] = {}
     """Extra fields of every request."""
     leave_out: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Fields of a request that the target refuses."""
     wants_done: bool = True
-    """False: the target's streams end without [DONE]."""
+    """False for a target whose streams end without [DONE]."""
     canary: CanaryConfig | None = None
     politeness: Politeness = UNLIMITED
 
@@ -68,7 +68,7 @@ class LoadConfig(BaseModel):
 
 
 def read_config(path: Path) -> LoadConfig:
-    """The config of a file. Raises ConfigProblems, or OSError when there is no such file."""
+    """Read a config. Raises ConfigProblems, or OSError when the file can't be read."""
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
@@ -77,7 +77,7 @@ def read_config(path: Path) -> LoadConfig:
 
 
 def parse_config(value: object) -> LoadConfig:
-    """The config in a parsed JSON object. Raises ConfigProblems with all that is wrong."""
+    """Check a parsed JSON object. Raises ConfigProblems with all problems."""
     try:
         return LoadConfig.model_validate(value, context={PLAIN: True})
     except ValidationError as error:

@@ -84,9 +84,9 @@ class Connection:
         self.sent = False
         """True when the whole request has left."""
         self.cut_reason = ""
-        """Why this side cut the connection; "" while it did not."""
+        """The reason why this side cut the connection; "" while it did not."""
         self.used_ns = 0
-        """When the last request ended. Filled by `ConnectionPool.release`."""
+        """The time (ns) at which the last request ended. Filled by `ConnectionPool.release`."""
         self.session = requests.Session()
         self.session.trust_env = False
         self.session.headers.clear()

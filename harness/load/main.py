@@ -93,14 +93,14 @@ class _Session:
     def _watch(self) -> None:
         """Report to the parent when a pause has become idle, when the breaker stopped the load, and when the run
         failed."""
-        run, told_idle, told_breaker = self._run, False, False
+        run, idle_reported, breaker_reported = self._run, False, False
         while run.failure is None:
             paused = run.plan_clock.paused_ns is not None
-            if paused and not run.audit.in_flight and not told_idle:
+            if paused and not run.audit.in_flight and not idle_reported:
                 self._parent.send("idle", **self._counts())
-            told_idle = paused and not run.audit.in_flight
-            if run.stopped_by_breaker and not told_breaker:
-                told_breaker = True
+            idle_reported = paused and not run.audit.in_flight
+            if run.stopped_by_breaker and not breaker_reported:
+                breaker_reported = True
                 run.event("breaker", None, run.stopped_by_breaker)
                 self._parent.send("breaker", why=run.stopped_by_breaker)
             run.ports.sleep(0.02)

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class ClientEnd(StrEnum):
-    """How the client stopped reading. `decide` maps it to an outcome."""
+    """The way in which the client stopped reading. `decide` maps it to an outcome."""
 
     NOT_SENT = "not_sent"
     UNREACHED = "unreached"  # no connection

@@ -85,7 +85,7 @@ class LoadRun:
         self._open: dict[str, _OpenRequest] = {}
         self._slots = {load.id: _Slots(load.in_flight_max) for load in self.config.loads}
         self._slots["canary"] = _Slots(CANARY_SLOTS)
-        self._held_told = 0
+        self._held_reported = 0
 
     @property
     def stopped_by_breaker(self) -> str:
@@ -183,7 +183,7 @@ class LoadRun:
         with self._lock:
             line = self.audit.line()
             rows = self._gaps.rotate(self.ports.clock_ns(), cut=last)
-            held, self._held_told = self._breaker.held_back - self._held_told, self._breaker.held_back
+            held, self._held_reported = self._breaker.held_back - self._held_reported, self._breaker.held_back
         self._put(line)
         for row in rows:
             self._put(row)

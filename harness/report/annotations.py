@@ -16,7 +16,7 @@ WORSE_FIRST = (State.FAIL, State.UNKNOWN)
 
 def lines(report: Report) -> list[str]:
     """The workflow commands to print, one per line; empty for a run that passed."""
-    told = [
+    judges = [
         judged
         for state in WORSE_FIRST
         for judged in report.judges
@@ -24,10 +24,10 @@ def lines(report: Report) -> list[str]:
     ]
     if report.verdict.because:
         return [_line(f"{report.identity.scenario}: no verdict", report.verdict.because)]
-    shown = told if len(told) <= LINES_MAX else told[: LINES_MAX - 1]
+    shown = judges if len(judges) <= LINES_MAX else judges[: LINES_MAX - 1]
     commands = [_line(f"{judged.state} {judged.name}", _message(report, judged)) for judged in shown]
-    if len(told) > len(shown):
-        rest = len(told) - len(shown)
+    if len(judges) > len(shown):
+        rest = len(judges) - len(shown)
         commands.append(_line(report.identity.scenario, f"+{rest} more: see report.html of {report.identity.run_id}"))
     return commands
 

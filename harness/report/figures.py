@@ -24,26 +24,21 @@ def at(value_s: float | None) -> str:
 
 def size(value: float | None) -> str:
     """Format a number of bytes: `212 MiB`."""
-    if value is None or math.isnan(value):
-        return MISSING
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(value) >= scale:
-            return f"{_significant(value / scale)} {unit}"
-    return f"{_significant(value)} B"
+    return MISSING if value is None or math.isnan(value) else formatting.size(value)
 
 
 def count(value: float | None) -> str:
     """Format a count: `12,043`."""
     if value is None or math.isnan(value):
         return MISSING
-    return f"{value:,.0f}" if float(value).is_integer() else _significant(value)
+    return f"{value:,.0f}" if float(value).is_integer() else formatting.significant(value)
 
 
 def share(value: float | None) -> str:
     """Format a share of 1 as a percentage: `4.31 %`. A share above 0 is never shown as `0 %`."""
     if value is None or math.isnan(value):
         return MISSING
-    return f"{_significant(value * 100)} %"
+    return f"{formatting.significant(value * 100)} %"
 
 
 def quantity(value: float | None, unit: str | None) -> str:
@@ -68,14 +63,3 @@ def percentile(ordered: "list[float]", share_below: float) -> float | None:
     if not ordered:
         return None
     return ordered[max(0, math.ceil(share_below * len(ordered)) - 1)]
-
-
-def _significant(value: float) -> str:
-    if value == 0:
-        return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    if abs(rounded) >= 1000:
-        return f"{rounded:,.0f}"
-    text = f"{rounded:.{max(0, digits)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -36,7 +36,7 @@ def render(report: Report) -> str:
 
 def _head(report: Report) -> str:
     identity, verdict = report.identity, report.verdict
-    said = ", ".join(f"{number} {_words(state)}" for state, number in verdict.required) or "no judge has spoken"
+    said = ", ".join(f"{number} {_words(state)}" for state, number in verdict.required) or "no result of a judge"
     shown = ", ".join(f"{number} {_words(state)}" for state, number in verdict.observed)
     lines = [
         f"### {MARKS[verdict.state]} {_words(verdict.state)}: {safe(identity.scenario)}",

@@ -164,16 +164,16 @@ def test_a_cut_run_still_fails_on_what_it_recorded() -> None:
     fails(run, "r700", "ended inband_error")
 
 
-def test_a_missing_row_in_the_servers_ledger_fails() -> None:
+def test_a_missing_row_in_the_servers_journal_fails() -> None:
     run = healthy()
     run.drop("served", request="r900")
-    fails(run, "r900", "server's ledger has no row")
+    fails(run, "r900", "server's journal has no row")
 
 
-def test_a_doubled_row_in_the_servers_ledger_fails() -> None:
+def test_a_doubled_row_in_the_servers_journal_fails() -> None:
     run = healthy()
     run.add("served", request="r900", server_id="again", outcome="ok", finish="length", tokens_out=5, end_ns=114 * S)
-    fails(run, "r900", "2 rows in the server's ledger")
+    fails(run, "r900", "2 rows in the server's journal")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_doubled_row_in_the_servers_ledger_fails() -> None:
         ("tokens_out", 4, "the client counted 5 tokens, the server 4"),
     ],
 )
-def test_ledgers_that_tell_different_stories_fail(column: str, value: object, words: str) -> None:
+def test_journals_that_tell_different_stories_fail(column: str, value: object, words: str) -> None:
     run = healthy()
     run.find("served", request="r900")[column] = value
     fails(run, "r900", words)
@@ -220,7 +220,7 @@ def test_a_target_without_a_ledger_is_judged_by_the_client_alone() -> None:
     run.plan["target"]["capabilities"] = ["pid"]
     judged = run.judged("answered")
     assert judged.state is State.PASS
-    assert "client's ledger only" in judged.summary
+    assert "only the client's record exists" in judged.summary
 
 
 def test_a_run_that_sent_nothing_is_unknown() -> None:

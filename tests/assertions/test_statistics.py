@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assertions import stats
+from assertions import formatting, stats
 from assertions.periods import PeriodValues, trend
 from assertions.power import growth_rates, quantile_rates
 from assertions.verdict import State
@@ -127,3 +127,10 @@ def test_blocks_of_two_correlation_times_are_known_to_cry_in_5_percent_at_budget
     assert 0.03 <= rates.failed <= 0.06
     budgeted = growth_rates(hours=24, block_minutes=60, correlation=0.97, growth_sd=0, budget_sd=2, runs=4000)
     assert budgeted.failed <= 0.002
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1010 << 20, "1,010 MiB"), (212 << 20, "212 MiB"), (1023, "1,020 B"), (0, "0 B")]
+)
+def test_a_size_has_three_digits_and_no_exponent(value: int, text: str) -> None:
+    assert formatting.size(value) == text
