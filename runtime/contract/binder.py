@@ -136,5 +136,8 @@ class Binder(Generic[Tensor]):
         mended = list(tensors)
         for repair in repairs(contract.specs(outputs), facts, violation):
             mended[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
-            self._env.marks.hit(repair.mark)
+            if repair.cast:
+                self._env.marks.hit("contract.cast")
+            else:
+                self._env.marks.hit("contract.copied")
         return tuple(mended)

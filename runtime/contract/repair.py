@@ -29,7 +29,8 @@ class Repair:
 
     at: int
     facts: TensorFacts
-    mark: str
+    cast: bool
+    """Whether the copy has another dtype."""
 
 
 def repairs(
@@ -47,7 +48,7 @@ def repairs(
         strides = dense_strides(spec.layout, one.shape) or dense_strides(Layout.ROWS, one.shape)
         assert strides is not None, "rows have a dense form"
         dense = one._replace(strides=strides, dtype=spec.dtype, address=0)
-        yield Repair(at[name], dense, "contract.cast" if Rule.DTYPE in broken else "contract.copied")
+        yield Repair(at[name], dense, Rule.DTYPE in broken)
 
 
 def _mends(spec: TensorSpec, facts: TensorFacts, broken: set[Rule]) -> bool:
