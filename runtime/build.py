@@ -218,7 +218,8 @@ class Runtime:
         """Figures that are at most a second old while there is work; from any thread."""
         tender = self._tender
         usages = () if tender is None else tender.usages
-        return Memory(usages, dict(self._paged_model.unowned_bytes), None if tender is None else tender.free_bytes)
+        model, free_bytes = self._paged_model, None if tender is None else tender.free_bytes
+        return Memory(usages, dict(model.unowned_bytes), free_bytes, dict(model.conversions))
 
     def measure_memory(self) -> list[Usage]:
         """Figures of every pool, now; only on the engine's thread."""

@@ -7,7 +7,7 @@ The query heads that share one KV head are laid out as more query rows of that h
 K and V. For single queries two batched products beat the fused kernel, which is made for long ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,12 +55,15 @@ def attention(operands: Operands) -> Job:
             jobs.append(_picked(decode.at, decode, queries, kv, space, output))
     for chunk in operands.inputs.chunks:
         part = slice(chunk.first, chunk.last)
+        # Turned once a launch, and not once a layer.
+        asked = queries[part].transpose(0, 1).reshape(kv.heads, -1, chunk.last - chunk.first, kv.head_dim)
+        answered = output[part].view(chunk.last - chunk.first, -1, kv.head_dim).transpose(0, 1)
         if chunk.mask is None:
             own = operands.keys[part].transpose(0, 1), operands.values[part].transpose(0, 1)
-            jobs.append(partial(_own_chunk, queries[part], *own, output[part]))
+            jobs.append(partial(_own_chunk, asked, *own, answered))
         else:
             scratch = space.scratch(*gathered_shapes(chunk, kv))
-            jobs.append(partial(_masked_chunk, scratch, chunk, queries[part], kv, output[part]))
+            jobs.append(partial(_masked_chunk, scratch, chunk, asked, kv, answered))
 
     def attend(layer: int) -> None:
         for job in jobs:
@@ -110,7 +113,8 @@ def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, ou
     for part, rows in parts(decode, kv, queries.shape[1], space):
         scored = (rows.rows * kv.heads, queries.shape[1] // kv.heads, rows.length)
         shapes = (*gathered_shapes(rows, kv), (rows.rows, *queries.shape[1:]), scored, scored)
-        yield partial(_gathered, space.scratch(*shapes), rows, queries[part], kv, output[part])
+        gathered = space.scratch_for(shapes, partial(_Gathered.on, rows.rows))
+        yield partial(_gathered, gathered, rows, queries[part], kv, output[part])
 
 
 def _picked(at: Tensor, decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, output: Tensor) -> Job:
@@ -133,20 +137,60 @@ def _by_page(
 ) -> None:
     assert decode.run is not None, "rows without a run of pages are gathered"
     with scratch as room:
-        by_page.attend(decode.run, queries, kv.key_pages[layer], kv.value_pages[layer], decode.mask, room, output)
+        by_page.attend(decode.run, queries, kv.turned_keys[layer], kv.value_pages[layer], decode.mask, room, output)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gathered:
+    """Scratch of `_gathered`, and the views of it that no layer need make again. Any content."""
+
+    key_pages: Tensor
+    """[rows * kv_heads * blocks a row, block_tokens, head_dim], and so are `value_pages`."""
+    value_pages: Tensor
+    keys: Tensor
+    """[rows * kv_heads, head_dim, length]: the keys of each row and head, turned."""
+    values: Tensor
+    """[rows * kv_heads, length, head_dim]"""
+    scaled: Tensor
+    """[rows, heads, head_dim]"""
+    scaled_by_group: Tensor
+    """[rows * kv_heads, group, head_dim]"""
+    scores: Tensor
+    """[rows * kv_heads, group, length], and so are `shares`."""
+    scores_to_mask: Tensor
+    """[rows, kv_heads, group, length]"""
+    shares: Tensor
+
+    @staticmethod
+    def on(rows: int, tensors: Sequence[Tensor]) -> "_Gathered":
+        """`tensors` are the gathered K and V, scaled queries, scores and shares."""
+        key_pages, value_pages, scaled, scores, shares = tensors
+        groups, _, length = scores.shape
+        shape = (groups, length, scaled.shape[2])
+        return _Gathered(
+            key_pages=key_pages,
+            value_pages=value_pages,
+            keys=key_pages.view(shape).transpose(1, 2),
+            values=value_pages.view(shape),
+            scaled=scaled,
+            scaled_by_group=scaled.view(groups, -1, scaled.shape[2]),
+            scores=scores,
+            scores_to_mask=scores.view(rows, -1, *scores.shape[1:]),
+            shares=shares,
+        )
 
 
 def _gathered(
-    scratch: Scratch[tuple[Tensor, ...]], decode: DecodeRows, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
+    scratch: Scratch[_Gathered], decode: DecodeRows, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
 ) -> None:
-    groups, head_dim = decode.rows * kv.heads, kv.head_dim
-    with scratch as (key_room, value_room, scaled, scores, shares):
-        keys, values = gather(decode, decode.rows, kv, layer, key_room, value_room)
-        torch.mul(queries, head_dim**-0.5, out=scaled)
-        torch.bmm(scaled.view(groups, -1, head_dim), keys.transpose(1, 2), out=scores)
-        scores.view(decode.rows, kv.heads, -1, decode.length).add_(decode.mask)
-        torch.softmax(scores, 2, out=shares)
-        torch.bmm(shares, values, out=output.view(groups, -1, head_dim))
+    with scratch as room:
+        torch.index_select(kv.key_pages[layer], 0, decode.pages, out=room.key_pages)
+        torch.index_select(kv.value_pages[layer], 0, decode.pages, out=room.value_pages)
+        torch.mul(queries, kv.head_dim**-0.5, out=room.scaled)
+        torch.bmm(room.scaled_by_group, room.keys, out=room.scores)
+        room.scores_to_mask.add_(decode.mask)
+        torch.softmax(room.scores, 2, out=room.shares)
+        torch.bmm(room.shares, room.values, out=output.view(room.scaled_by_group.shape))
 
 
 def _own_chunk(queries: Tensor, keys: Tensor, values: Tensor, output: Tensor, layer: int) -> None:
@@ -162,12 +206,13 @@ def _masked_chunk(
 
 
 def _attend_chunk(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, output: Tensor) -> None:
-    """`keys` and `values` are [kv_heads, length, head_dim]; without a mask the chunk is causal over itself."""
-    tokens, _, head_dim = queries.shape
-    grouped = queries.transpose(0, 1).reshape(len(keys), -1, tokens, head_dim)
-    shared = (len(keys), grouped.shape[1], *keys.shape[1:])
+    """`queries` are [kv_heads, group, tokens, head_dim], `keys` and `values` [kv_heads, length, head_dim].
+
+    Without a mask the chunk is causal over itself. Fills `output` [heads, tokens, head_dim].
+    """
+    shared = (len(keys), queries.shape[1], *keys.shape[1:])
     # No `out=` form: what the fused kernel makes is torch's own, and counted as unowned.
     attended = functional.scaled_dot_product_attention(
-        grouped, keys[:, None].expand(shared), values[:, None].expand(shared), attn_mask=mask, is_causal=mask is None
+        queries, keys[:, None].expand(shared), values[:, None].expand(shared), attn_mask=mask, is_causal=mask is None
     )
-    output.view(tokens, -1, head_dim).copy_(attended.flatten(0, 1).transpose(0, 1))
+    output.copy_(attended.flatten(0, 1))

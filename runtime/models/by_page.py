@@ -123,13 +123,14 @@ class Room:
 def attend(
     pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, room: Room, output: Tensor
 ) -> None:
-    """`queries` [rows, heads, head_dim]; `keys`, `values` all pages [pages, block_tokens, head_dim].
+    """`queries` [rows, heads, head_dim]; `values` all pages [pages, block_tokens, head_dim], and `keys` the same turned
+    [pages, head_dim, block_tokens].
 
     `mask` is [rows, 1, 1, tokens]. Fills `output` [rows, heads, head_dim].
     """
     torch.mul(queries, queries.shape[2] ** -0.5, out=room.scaled_by_query)
     torch.index_select(room.scaled, 0, pages.owner, out=room.asked)
-    torch.bmm(room.asked, keys[pages.first : pages.last].transpose(1, 2), out=room.scores_of_run)
+    torch.bmm(room.asked, keys[pages.first : pages.last], out=room.scores_of_run)
     room.scores_past.zero_()
     torch.index_select(room.scores, 0, pages.order, out=room.placed)
     room.by_row_in_blocks.copy_(room.placed_by_row)

@@ -48,6 +48,7 @@ class PagedKv:
         self.values = tuple(make(shape, dtype) for _ in range(config.layers))
         # The same bytes by page and by place; made once, since a view costs as much as a small kernel.
         self.key_pages, self.value_pages = ([each.flatten(0, 1) for each in half] for half in (self.keys, self.values))
+        self.turned_keys = [pages.transpose(1, 2) for pages in self.key_pages]
         self._places = [
             tuple(each.view(-1, config.head_dim) for each in pair) for pair in zip(self.keys, self.values, strict=True)
         ]

@@ -135,6 +135,11 @@ def _memory(memory: Memory) -> Iterator[Metric]:
     )
     for phase, size in memory.unowned_bytes.items():
         unowned.add_metric([phase], size)
-    yield from (pools, failed, missed, unowned)
+    conversions = GaugeMetricFamily(
+        "seatrial_layout_conversions", "Most copies and turned views in a launch", labels=["phase"]
+    )
+    for phase, n in memory.conversions.items():
+        conversions.add_metric([phase], n)
+    yield from (pools, failed, missed, unowned, conversions)
     if memory.free_bytes is not None:
         yield GaugeMetricFamily("seatrial_device_free_bytes", "What the device says it has left", memory.free_bytes)

@@ -22,6 +22,8 @@ class Memory:
     """By phase: the most that a launch made the device allocate outside of every pool."""
     free_bytes: int | None = None
     """Bytes that the device reports as free; None where it cannot tell."""
+    conversions: Mapping[str, int] = field(default_factory=dict)
+    """The most layout conversions in a launch, by phase."""
 
 
 class Tokenizer(Protocol):

@@ -1,13 +1,21 @@
 """Hidden conversions are counted by what they do, with and without inference mode; laying out a launch needs none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.contract_bind import launch
 from runtime.device.conversions import Conversions
+from runtime.models.config import read_config
+from runtime.models.decoder import Decoder
+from runtime.models.default import default_model
+from runtime.models.kv import PagedKv
+from runtime.models.loader import load_weights
+from runtime.models.runner import ModelRunner
 
 
 def turned(square: Tensor) -> Tensor:
@@ -71,3 +79,42 @@ def test_outside_of_with_nothing_is_counted() -> None:
         pass
     torch.zeros(2, 2).clone()
     assert conversions.total == 0
+
+
+def budget(rows: Sequence[tuple[int, int]], layers: int, by_page: bool) -> dict[str, int]:
+    """All conversions that a step of (tokens behind, new tokens) rows may have, each with its reason."""
+    fed = sum(new for _, new in rows)
+    copies = 2 * layers if fed > 1 else 0  # K and V come out of the fused product in strides, pages take dense rows
+    turns = 0
+    if by_page:
+        copies += 2 * layers  # scores by page into scores by row for the softmax, and its shares back
+    for behind, new in rows:
+        if new > 1:
+            turns += 2  # a view of queries and one of the output: the fused kernel wants heads before tokens
+            turns += 0 if behind else 2  # and so of the chunk's own K and V
+    return {name: n for name, n in (("copy_", copies), ("transpose", turns)) if n}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("by_page", [True, False])
+@pytest.mark.parametrize(
+    "rows", [[(40, 1)], [(40, 1)] * 5, [(0, 48)], [(32, 20)], [(0, 9), (16, 5), (7, 1), (20, 1)]], ids=str
+)
+def test_a_whole_step_stays_within_its_budget(rows: list[tuple[int, int]], by_page: bool, exact: bool) -> None:
+    config = read_config(default_model())
+    decoder = Decoder(config, load_weights(default_model(), config), exact_mode=exact)
+    model = ModelRunner(decoder, PagedKv(config, 96, 16))
+    work = launch(rows)
+    if not by_page:  # blocks far apart
+        tables = tuple([block * 6 for block in table] for table in work.block_tables)
+        work = replace(work, block_tables=tables, slots=work.slots // 16 * 96 + work.slots % 16)
+    model.run(work)
+    with torch.inference_mode(), Conversions() as conversions:
+        model._step(work)
+    decodes = any(new == 1 for _, new in rows)
+    told = model.conversions["prefill" if work.tokens > work.rows else "decode"]
+    assert conversions.total <= told <= conversions.total + 1, "the first step turns a view that is kept"
+    if exact:
+        assert conversions.total > 0, "exact mode pays for bits that do not depend on the batch, and has no budget"
+    else:
+        assert dict(conversions.counts) == budget(rows, config.layers, by_page and decodes)
