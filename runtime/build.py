@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from faults import Faults, FaultSpec, NullFaults
+from faults import FaultSpec
+from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
 from runtime.config import EngineConfig, read_engine_config
 from runtime.contract.registry import ContractKey
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
-from runtime.core.ledger import Ledger
 from runtime.device.cpu import CpuDevice
 from runtime.device.holdings import device_rows
 from runtime.device.malloc import keep_freed_memory
@@ -23,10 +23,8 @@ from runtime.device.mem_info import MemInfo
 from runtime.device.threads import compute_alone
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
-from runtime.engine import Engine
+from runtime.engine import Chain, Engine, eager_only
 from runtime.guard.audit import AuditRow
-from runtime.guard.watchdog import Bounds
-from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import PoolKind
@@ -45,7 +43,6 @@ from runtime.models.step_space import StepSpace, scratch_bytes
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
-from runtime.points import catalogue
 from runtime.server.ports import EventSink, Memory
 from runtime.status import Status
 
@@ -66,14 +63,14 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
     directory = Path(knobs.model) if knobs.model is not None else default_model()
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
-    env = _env(knobs, mailbox, witness)
+    env = make_env(knobs, WallClock(), mailbox.wake, witness.fire, witness.fault)
     if armed:
         env.faults.arm(armed)
     if knobs.kv_blocks == 0:
         blocks = _blocks_that_fit(knobs, config, MemInfo(env).free_bytes())
         knobs = knobs.model_copy(update={"kv_blocks": blocks})
     digest = weights_digest(directory)
-    pool = PagedPool(env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=digest)
+    pool = make_block_pool(knobs, env, digest)
     segments = TorchSegments()
     space = _step_space(knobs, config, env, segments)
     in_weights = placed(segments, space.pools[PoolKind.WEIGHT], PoolKind.WEIGHT)
@@ -112,14 +109,6 @@ def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: 
 
 def _poison(knobs: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
     return segments.filler if knobs.poison else None
-
-
-def _env(knobs: EngineConfig, mailbox: Mailbox, witness: EventSink) -> Env:
-    clock = WallClock()
-    faults: Faults | NullFaults = NullFaults()
-    if knobs.faults:
-        faults = Faults(catalogue(), clock.now_ns, witness.fire, witness.fault, heartbeat_s=knobs.heartbeat_s)
-    return Env(clock, knobs.seed, faults, Ledger(mailbox.wake))
 
 
 class WallClock:
@@ -170,7 +159,7 @@ class Runtime:
         """Why nothing can be served any more."""
         return self._crash or (self._engine.fatal if self._engine is not None else None)
 
-    def start(self, sink: Sink, *, threaded: bool = True) -> None:
+    def start(self, sink: Sink, *, threaded: bool = True, chain: Chain = eager_only) -> None:
         """Start the device's worker, and the engine's thread unless the caller makes its turns (`turn`)."""
         assert self._engine is None, "a runtime is started once"
         knobs = self._knobs
@@ -178,18 +167,9 @@ class Runtime:
         copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
         device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
         device.call(lambda: warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens))
-        self._pools, swap = host_memory(
-            self.env,
-            pool,
-            segments,
-            copies.block_bytes,
-            knobs.swap_blocks,
-            device.copy,
-            segments.move,
-            _poison(knobs, segments),
-        )
-        bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
-        self._engine = Engine(self.env, device, pool, sink, self.mailbox, knobs.limits, bounds, swap)
+        host = HostSegments(segments, copies.block_bytes, segments.move, _poison(knobs, segments))
+        made = assemble(knobs, self.env, self.mailbox, pool, device, host, sink, chain)
+        self._engine, self._pools, swap = made.engine, made.host_pools, made.swap
         self._device = device
         mover = SpanMover(segments.move)
         if swap is not None:

@@ -21,17 +21,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from faults import NullFaults
-from runtime.core.edge import Mailbox, Output, Submit
-from runtime.core.env import Env
-from runtime.core.ledger import Ledger
-from runtime.core.ports import Device, Ticket
-from runtime.core.work import Claim, Copy, Sampling, Work
+from faults import FaultState, Fire
+from runtime.core.edge import Output, Submit
+from runtime.core.ports import Ticket
+from runtime.core.work import Sampling
 from runtime.device.costs import CostTable
-from runtime.engine import Engine
-from runtime.guard.watchdog import Bounds
-from runtime.memory.kv.paged import PagedPool
-from runtime.scheduling.scheduler import Limits
+from runtime.scheduling.batch import Batch
 
 BLOCK_TOKENS = 16
 BLOCKS = 2048
@@ -127,37 +122,45 @@ class _Bench:
     """The real engine, device and model, stepped from this thread."""
 
     def __init__(self, threads: int) -> None:
-        from runtime.build import WallClock
-        from runtime.device.cpu import CpuDevice
-        from runtime.device.threads import compute_alone
-        from runtime.models.config import read_config
-        from runtime.models.decoder import Decoder
-        from runtime.models.default import default_model
-        from runtime.models.kv import PagedKv
-        from runtime.models.loader import load_weights
-        from runtime.models.runner import ModelRunner
+        from runtime.build import build_served
 
-        compute_alone()
-        directory = default_model()
-        config = read_config(directory)
-        self.model = directory.name
-        self.context_max = config.context_max
-        self.mailbox = Mailbox(1000)
-        self.env = Env(WallClock(), 0, NullFaults(), Ledger(self.mailbox.wake))
-        pool = PagedPool(self.env, BLOCKS, BLOCK_TOKENS)
-        model = ModelRunner(Decoder(config, load_weights(directory, config)), PagedKv(config, BLOCKS, BLOCK_TOKENS))
-        self._device = CpuDevice({"": model}, pool.plane, self.env, threads=threads)
-        self._seen = _Seen(self._device)
-        self._engine = Engine(
-            self.env, self._seen, pool, self, self.mailbox, Limits(TOKEN_BUDGET, ROWS[-1], 1000), Bounds(60.0, 600.0)
-        )
+        settings: dict[str, object] = {
+            "kv_blocks": BLOCKS,
+            "block_tokens": BLOCK_TOKENS,
+            "token_budget": TOKEN_BUDGET,
+            "seqs_max": ROWS[-1],
+            "waiting_max": 1000,
+            "late_s": 60.0,
+            "hang_fatal_s": 600.0,
+            "swap_blocks": 0,
+            "prefix_cache": False,
+            "faults": False,
+            "threads": threads,
+        }
+        self._runtime = build_served(settings, self)
+        self.model = self._runtime.model
+        self._latest: Batch | None = None
+        self._runtime.start(self, threaded=False, chain=lambda parts: (self, parts.eager))
         self._asked = 0
+
+    def run(self, batch: Batch, step: int) -> None:
+        """See StepExecutor: the batch is remembered, and left to the engine's own executor."""
+        self._latest = batch
+
+    def completed(self, batch: Batch, ticket: Ticket) -> None:
+        """See StepExecutor: nothing of a launch is kept here."""
+
+    def fire(self, fire: Fire) -> None:
+        """See EventSink: no fault can be armed."""
+
+    def fault(self, state: FaultState) -> None:
+        """See EventSink: no fault can be armed."""
 
     def step(self, outputs: list[Output]) -> None:
         """A sink that nobody listens to."""
 
     def close(self) -> None:
-        self._device.close()
+        self._runtime.close()
 
     def prefill(self, tokens: int) -> int:
         """Nanoseconds of one launch over a prompt of so many tokens."""
@@ -185,48 +188,30 @@ class _Bench:
 
     def _ask(self, prompt: int, output: int) -> None:
         self._asked += 1
-        name, now_ns = f"c{self._asked}", self.env.clock.now_ns()
+        name, now_ns = f"c{self._asked}", self._runtime.env.clock.now_ns()
         tokens = tuple(65 + (self._asked * 7 + at * 3) % 50 for at in range(prompt))
-        assert self.mailbox.offer(Submit(name, tokens, output, Sampling(), now_ns, FOREVER_NS))
+        assert self._runtime.mailbox.offer(Submit(name, tokens, output, Sampling(), now_ns, FOREVER_NS))
 
     def _run(self, turns_max: int = 1 << 30) -> list[Launched]:
         """Until all have ended or so many launches were made; the launch in flight then is not among them."""
         found: list[Launched] = []
-        self._engine.step()
-        while self._seen.work is not None and len(found) < turns_max:
-            work, start_ns = self._seen.work, time.monotonic_ns()
-            steps = self._engine.status.steps
-            self._seen.work = None
-            while self._engine.status.flight_ns is not None and self._engine.status.steps == steps:
-                self.mailbox.wait(None)
-                self._engine.step()
-            found.append(_launched(work, time.monotonic_ns() - start_ns))
+        runtime = self._runtime
+        runtime.turn()
+        while self._latest is not None and len(found) < turns_max:
+            shape, start_ns, steps = _shape(self._latest), time.monotonic_ns(), runtime.status.steps
+            self._latest = None
+            while runtime.status.flight_ns is not None and runtime.status.steps == steps:
+                runtime.mailbox.wait(None)
+                runtime.turn()
+            found.append(Launched(*shape, took_ns=time.monotonic_ns() - start_ns))
         return found
 
 
-class _Seen:
-    """A device that remembers its latest work."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self.work: Work | None = None
-
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
-        self.work = work
-        return self._device.launch(work, reads, writes)
-
-    def copy(self, copy: Copy) -> Ticket:
-        return self._device.copy(copy)
-
-    def close(self) -> None:
-        self._device.close()
-
-
-def _launched(work: Work, took_ns: int) -> Launched:
-    lengths = [int(end - start) for start, end in zip(work.row_starts[:-1], work.row_starts[1:], strict=True)]
-    contexts = [int(context) for context, length in zip(work.context_lens, lengths, strict=True) if length == 1]
-    prompts = sum(length for length in lengths if length > 1)
-    return Launched(prompts, len(contexts), sum(contexts) // len(contexts) if contexts else 0, took_ns)
+def _shape(batch: Batch) -> tuple[int, int, int]:
+    """Prompt tokens, decode rows, and the mean context of those, while the batch is in flight."""
+    contexts = [row.request.computed + 1 for row in batch.rows if row.tokens == 1]
+    prompts = batch.tokens - len(contexts)
+    return prompts, len(contexts), sum(contexts) // len(contexts) if contexts else 0
 
 
 def _here(bench: _Bench, threads: int) -> dict[str, str]:

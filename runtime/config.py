@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runtime.config_errors import problems
+from runtime.guard.watchdog import Bounds
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 
@@ -80,6 +81,11 @@ class EngineConfig(BaseModel):
             preemption=self.preemption,
             ageing_s=self.ageing_s,
         )
+
+    @property
+    def bounds(self) -> Bounds:
+        """The watchdog's share of the settings."""
+        return Bounds(self.late_s, self.hang_fatal_s)
 
     def to_json(self) -> dict[str, Any]:
         """As the server's config has it."""

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from faults import SpecError
 from faults.spec import FaultSpec
+from harness.trial.ports import AdminGone
 from harness.virtual.world import World
 
 
@@ -13,10 +15,13 @@ class VirtualAdmin:
         self._world = world
 
     def heartbeat(self) -> None:
-        """No heartbeat is needed: who would arm faults and be gone is the same process."""
+        self._world.faults.beat()
 
     def arm(self, spec: FaultSpec) -> None:
-        self._world.faults.arm([spec])
+        try:
+            self._world.faults.arm([spec])
+        except SpecError as error:  # as the live server answers with 400
+            raise AdminGone(str(error)) from error
 
     def heal(self, fault: str) -> None:
         self._world.faults.heal(fault, "harness")

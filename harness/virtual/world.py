@@ -7,7 +7,6 @@ Everything that happens at one moment happens before the engine's turn, as a liv
 
 from collections.abc import Callable
 
-from faults import Faults
 from harness.load.breaker import Breaker
 from harness.load.outcome import ClientEnd
 from harness.plan.canary import CanaryConfig
@@ -19,11 +18,10 @@ from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
 from harness.virtual.step_outputs import VirtualOutputs
+from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
 from runtime.core.edge import Mailbox
-from runtime.core.env import Env
-from runtime.core.ledger import Ledger
 from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
 from runtime.device.holdings import device_rows
@@ -31,14 +29,10 @@ from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
-from runtime.engine import Engine, EngineParts, StepExecutor
+from runtime.engine import EngineParts, StepExecutor
 from runtime.fast_forward import CHECK_ONE_IN, FastForward
 from runtime.guard.audit import AuditRow
-from runtime.guard.watchdog import Bounds
-from runtime.memory.host import host_memory
-from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.upstream import Reserve
-from runtime.points import catalogue
 from runtime.server.config import server_config
 
 SAMPLE_NS = 1_000_000_000
@@ -69,16 +63,14 @@ class World:
         knobs = read_engine_config(tables["engine"])
         self.time = VirtualTime()
         self.rows = rows
-        self.faults = Faults(catalogue(), self.time.now_ns, rows.fire, rows.fault)
         self.ended: Callable[[Client], None] = lambda client: None
         self.key = scenario.seed
         self._stirred = True
         self._alarm_ns: int | None = None
         mailbox = Mailbox(knobs.waiting_max, self.wake)
-        self.env = env = Env(self.time, knobs.seed, self.faults, Ledger(self.wake))
-        pool = PagedPool(
-            env, knobs.kv_blocks, knobs.block_tokens, prefix_cache=knobs.prefix_cache, version=f"keyed/{self.key}"
-        )
+        self.env = env = make_env(knobs, self.time, self.wake, rows.fire, rows.fault)
+        self.faults = env.faults
+        pool = make_block_pool(knobs, env, f"keyed/{self.key}")
         model = HashModel(knobs.kv_blocks, knobs.block_tokens, self.key)
         costs = self._costs(table, plan, slowing)
         host = HostBytes(HOST_BYTES)
@@ -92,7 +84,6 @@ class World:
         )
         self._rationed = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
         device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
-        _, swap = host_memory(env, pool, host, mover.block_bytes, knobs.swap_blocks, device.copy, host.move)
         config = server_config(tables["server"])
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
@@ -110,7 +101,6 @@ class World:
             lambda client: self.ended(client),
             gate,
         )
-        bounds = Bounds(knobs.late_s, knobs.hang_fatal_s)
         outputs = VirtualOutputs(self.server, rows.gaps)
         self.fast_forward: FastForward | None = None
         one_in = _check_one_in(plan) if check_one_in is None else check_one_in
@@ -119,11 +109,12 @@ class World:
             if not fast_forward:
                 return (parts.eager,)
             self.fast_forward = FastForward(
-                env, pool, limits, parts, model, device, costs, self.time, bounds.late_ns, outputs, one_in
+                env, pool, limits, parts, model, device, costs, self.time, knobs.bounds.late_ns, outputs, one_in
             )
             return (self.fast_forward, parts.eager)
 
-        self.engine = Engine(env, device, pool, self.server, mailbox, limits, bounds, swap, chain)
+        memory = HostSegments(host, mover.block_bytes, host.move)
+        self.engine = assemble(knobs, env, mailbox, pool, device, memory, self.server, chain).engine
         self.server.fatal = lambda: self.engine.fatal
         self.time.at(SAMPLE_NS, self._sample)
 
