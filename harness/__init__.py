@@ -1,1 +1,1 @@
-"""What happens: plan, drive, record, judge, report, and the command line."""
+"""The harness plans, runs, records, judges and reports trials, and has the command line."""

@@ -11,7 +11,7 @@ from harness.exits import Refusal
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 BROKEN = (ValueError, TypeError, AttributeError, LookupError, AssertionError)
-"""What a table of wrong values makes of itself when it is read or asked for a price."""
+"""The errors that a table with invalid values raises when it is read or used."""
 
 
 def cost_table(asked: str | None, drive: str) -> CostTable | None:

@@ -1,4 +1,4 @@
-"""What a person asked for on the command line, and what came of it: the seam between the CLI and a run.
+"""The options and the outcome of a run: the interface between the CLI and a run.
 
 harness.run.run(RunOptions) -> Outcome        called by `seatrial run`, `demo` and `replay`
 """
@@ -72,7 +72,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `exit` is one of harness.exits.Exit; when it is 0, 1 or 2, verdict.json is written."""
+    """The outcome of a run. `exit` is one of harness.exits.Exit; when it is 0, 1 or 2, verdict.json is written."""
 
     run_dir: Path
     exit: int

@@ -35,7 +35,7 @@ TYPED = {
     ("target", "pid"): "pid",
     ("phases", "trial"): "minutes",
 }
-"""What the options of a run set in a scenario."""
+"""The scenario keys that options of a run set."""
 
 
 def _problem(document: Document, finding: BrokenRule, options: RunOptions) -> Problem:

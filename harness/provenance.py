@@ -22,7 +22,7 @@ class Provenance:
 
 
 def provenance() -> Provenance:
-    """Of this very code. An installed wheel has no commit."""
+    """The provenance of the running code. An installed wheel has no commit."""
     try:
         number = version("seatrial")
     except PackageNotFoundError:

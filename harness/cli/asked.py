@@ -51,7 +51,7 @@ def asked(
     virtual: Virtual = False,
     costs: Costs = None,
 ) -> "RunOptions":
-    """What was typed. Raises Refusal."""
+    """The options that were typed. Raises Refusal."""
     from harness.options import RunOptions
 
     with refused():
@@ -70,7 +70,7 @@ def asked(
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What a record of options refuses is the person's mistake, told without a traceback."""
+    """Turn invalid options into a Refusal, which is reported without a traceback."""
     from harness.exits import Refusal
 
     try:

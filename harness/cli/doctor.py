@@ -170,7 +170,7 @@ def _child(code: str) -> "subprocess.Popen[str]":
 
 
 def _heard(package: str, child: "subprocess.Popen[str]", what: str) -> Finding:
-    """What a child said that imported a package; its last line of complaint when it could not."""
+    """The result of a child that imports a package; the last line of its error when the import fails."""
     try:
         said, complaint = child.communicate(timeout=CHILD_MAX_S)
     except subprocess.TimeoutExpired:

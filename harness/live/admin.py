@@ -45,7 +45,7 @@ class Admin:
         self._call("POST", "drain")
 
     def info(self) -> dict[str, Any]:
-        """What runs there: model, digest, blocks, threads, versions."""
+        """The server's description of itself: model, digest, blocks, threads, versions."""
         info: dict[str, Any] = self._call("GET", "info")
         return info
 

@@ -38,7 +38,7 @@ class LoadProcess:
 
     @property
     def pid(self) -> int:
-        """Of the one process."""
+        """The pid of the load process."""
         return self._child.pid
 
     def begin(self, t0_ns: int) -> None:
@@ -87,7 +87,7 @@ class LoadProcess:
 
 
 def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, Any]:
-    """What `python -m harness.load` reads."""
+    """The config of the load process, which `python -m harness.load` reads."""
     scenario = plan.scenario
     config: dict[str, Any] = {
         "config": 1,

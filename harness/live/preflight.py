@@ -38,7 +38,7 @@ class NotReady(TargetProblem):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the first requests showed."""
+    """The result of the first requests."""
 
     model: str
     api: str
@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is odd about it, for people."""
+        """The peculiarities of the target, as texts."""
         found = []
         if not self.wants_done:
             found.append("its streams end without [DONE]: a finish reason and an orderly end count as whole")
@@ -177,7 +177,7 @@ def _text(reply: requests.Response, timeout_s: float) -> str:
 
 
 def _wrong(status: int, kind: str, text: str) -> str | None:
-    """What is not right about an answer to a one-token request; None when it is a completion."""
+    """The problem of a reply to a one-token request; None when it is a completion."""
     if status != 200:
         return f"HTTP {status} {_short(text)}"
     try:

@@ -1,4 +1,4 @@
-"""What greedy requests must answer: computed by another process, in exact mode, one request at a time.
+"""Computes the correct replies of greedy requests in another process, in exact mode, one request at a time.
 
 No scheduler, no batch, no pool and no fault has touched these numbers, so agreement with them means something. Before
 the trial for the canaries; after it, when the server is gone, for bystanders (harness.live.twins).

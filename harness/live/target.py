@@ -44,10 +44,10 @@ class LiveTarget(Target, Protocol):
     leave_out: tuple[str, ...]
     """Fields of a request that it refuses."""
     notes: tuple[str, ...]
-    """What is odd about it, for people."""
+    """The peculiarities of the target, as texts."""
 
     def facts(self) -> dict[str, str]:
-        """What is known of it, for table meta."""
+        """The known facts of the target, for table meta."""
         ...
 
     def stop(self) -> None:
@@ -235,7 +235,7 @@ def _serving_pid(child: int, url: str) -> int:
 
 
 def _listens(url: str) -> bool:
-    """Whether something accepts a connection there."""
+    """True when something accepts a connection at the address."""
     try:
         socket.create_connection((urlsplit(url).hostname or "", port_of(url)), timeout=1.0).close()
     except OSError:

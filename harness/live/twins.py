@@ -96,7 +96,7 @@ def held_against(bystander: Bystander, twin: Answer) -> dict[str, object]:
 
 
 def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:
-    """What each would have been told, by request. Raises ReferenceFailed."""
+    """The fault-free reply of each bystander, by request. Raises ReferenceFailed."""
     of_load: dict[str, list[Bystander]] = defaultdict(list)
     for each in bystanders:
         of_load[each.load].append(each)
@@ -132,6 +132,6 @@ def _bystanders(recorder: Recorder, names: list[str]) -> list[Bystander]:
 
 
 def _draw(plan_view: PlanView, request: str) -> bytes:
-    """The same for the same plan row in every run of a seed: a request's id begins with the run's."""
+    """A draw that is equal for a plan row in every run of a seed: the run's part of the request id is removed."""
     row = request.removeprefix(f"{plan_view.run.run_id}-")
     return hashlib.blake2b(f"{plan_view.run.seed}/twin/{row}".encode(), digest_size=8).digest()

@@ -52,6 +52,6 @@ def _version(name: str) -> str | None:
 
 
 def _cgroup(name: str) -> str | None:
-    """Of cgroup v2; other machines have no such file."""
+    """The content of a cgroup v2 file; None on other machines."""
     path = Path("/sys/fs/cgroup") / name
     return path.read_text().strip() if path.is_file() else None

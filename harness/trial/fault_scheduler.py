@@ -44,7 +44,7 @@ class FaultScheduler:
 
     @property
     def pending(self) -> bool:
-        """Whether an occurrence waits for its time, or one that is armed has not healed."""
+        """True when an occurrence waits for its time, or an armed one has not healed."""
         return bool(self._due) or any(not self._over(key) for key in self._armed)
 
     @property

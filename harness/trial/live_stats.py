@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 WINDOW_S = 30.0
-"""What "now" means for a live figure: the last so many seconds."""
+"""The length (s) of the window over which a live figure is computed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from harness.trial.ports import AdminGone, LoadDied
 SETTLE_S = 1.0
 """From the last reply to the audit: late completions of cancelled work come back in this time."""
 SETTLE_FOREIGN_S = 15.0
-"""The same for a target that we see by its gauges only, at most: some notice late that a client left."""
+"""The longest such time for a target that shows only gauges: some notice late that a client left."""
 GATE_ERRORS_MAX = 0.1
 WIND_UP_S = 3.0
 STOP_MARGIN_S = 10.0
@@ -127,7 +127,7 @@ class Phases:
             loop.recorder.event(loop.clock.now_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
 
     def _settled(self, waited_s: float) -> bool:
-        """Whether nothing more will come back, as far as we can see."""
+        """True when nothing more is expected to be returned."""
         if waited_s < SETTLE_S:
             return False
         if self.loop.target.admin is not None or self.loop.target.metrics_url is None:

@@ -1,4 +1,7 @@
-"""What a trial needs of the world it runs in. `harness.live` and `harness.virtual` each implement all of it."""
+"""The ports of a trial: clock, target, load and stats.
+
+`harness.live` and `harness.virtual` each implement all of it.
+"""
 
 from typing import Any, Protocol
 

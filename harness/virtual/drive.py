@@ -110,7 +110,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def _facts(table: CostTable) -> dict[str, str]:
-    """What a reader of the report must know of its times: which table, and how far it was off."""
+    """The facts about the times of a report: the cost table, and its error."""
     facts = {"cost_table": table.words(), "target.model": "keyed tokens, no weights"}
     facts |= {f"cost_table.made_on.{key}": value for key, value in table.made_on.items()}
     return facts | {f"cost_table.error.{key}": f"{share:+.1%}" for key, share in table.error.items()}

@@ -9,7 +9,7 @@ from harness.virtual.world import World
 
 
 class VirtualAdmin:
-    """What the admin port is to a live server: arm, heal, states, audit."""
+    """The admin port of a virtual server: arm, heal, states, audit."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -40,7 +40,7 @@ CHECK_ALL_REQUESTS = 2000
 """In a trial that is planned to send fewer, every run of fast-forward is checked."""
 HOST_BYTES = 1 << 30
 DEVICE_BYTES = 1 << 30
-"""Of the simulated machine; pages that nobody swaps to are never there."""
+"""Memory sizes (bytes) of the simulated machine. Pages without swapped data are never allocated."""
 
 
 class World:
