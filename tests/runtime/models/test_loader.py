@@ -1,6 +1,7 @@
 """Weights come from safetensors only, and everything wrong with them is told at once."""
 
 import json
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 
 from faults import Catalogue, Faults, FaultSpec, Fire, When, parse_do
 from runtime.models.config import ModelRefused, read_config
+from runtime.models.default import default_model
 from runtime.models.loader import load_weights, weights_digest
 from runtime.models.points import WEIGHTS_READ
 from runtime.models.weights import tensor_shapes, weights_bytes
@@ -181,3 +183,22 @@ def test_weights_lie_in_the_tensors_that_they_are_given(tmp_path: Path) -> None:
     assert {weights.embedding.data_ptr(), weights.layers[0].qkv.data_ptr()} <= {each.data_ptr() for each in made}
     assert not any(each.isnan().any() for each in made), "every element is read"
     assert sum(each.nbytes for each in made) <= weights_bytes(config)
+
+
+@pytest.mark.parametrize("rule", ["dtype", "address", "device", "layout"])
+def test_weights_that_lie_wrong_after_loading_are_refused_by_name(tmp_path: Path, rule: str) -> None:
+    directory = default_model()
+
+    def make(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        made = {
+            "dtype": lambda: torch.empty(shape, dtype=torch.float64),
+            "address": lambda: torch.frombuffer(bytearray(4 * math.prod(shape) + 2), dtype=dtype, offset=2).view(shape),
+            "device": lambda: torch.empty(shape, dtype=dtype, device="meta"),
+            "layout": lambda: torch.empty((*shape, 2), dtype=dtype)[..., 0],
+        }[rule]()
+        return made if len(shape) == 2 else torch.empty(shape, dtype=dtype)
+
+    with pytest.raises(ModelRefused) as refused:
+        load_weights(directory, read_config(directory), make=make)
+    assert f'tensor "model.embed_tokens.weight": {rule}: expected' in str(refused.value)
+    assert "model.norm.weight" not in str(refused.value), "a vector was made as it should be"
