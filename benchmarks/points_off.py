@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults import Catalogue, Faults, FaultSpec, NullFaults, Point, Scope, When, actions, parse_do
+from faults.points import shows
 
 UNROLLED = 20
 ROWS, CONTEXT, BLOCK_TOKENS = 8, 128, 16  # of the decode step that --step-measured times
@@ -135,7 +136,7 @@ class Layer:
 
 def _surroundings() -> dict[str, object]:
     drop = (actions.drop(),)
-    scope = ("group", "phase")
+    scope = (shows("group", "phase"),)
     here = Point(name="kv.take", layer="bench", breaks="nothing", actions=drop, scope=scope)
     elsewhere = Point(name="server.stream", layer="bench", breaks="nothing", actions=drop, scope=scope)
     catalogue = Catalogue()

@@ -5,7 +5,7 @@ How to add a point, in the layer that owns it:
 1. In `runtime/<layer>/points.py` (no torch, no clock) say what it breaks and what it leaves whole:
 
        TAKE = Point(
-           name="kv.take", layer="memory", scope=("group", "session", "phase"),
+           name="kv.take", layer="memory", scope=(shows("group", pool=("kv",), phase=PHASES),),
            breaks="taking blocks fails as if the pool were empty; the pool itself is untouched",
            actions=(actions.fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"),))
 
@@ -13,7 +13,7 @@ How to add a point, in the layer that owns it:
    (`before`), where all is done (`after`), or where the work is on its way (`in_flight`):
 
        if faults.armed:
-           faults.fire(TAKE, request=request_id, size_bytes=n * block_bytes, group=group, session=None, phase=phase)
+           faults.fire(TAKE, request=request_id, size_bytes=n * block_bytes, group=group, pool="kv", phase=phase)
 
    A `raise` leaves by itself. For the other kinds `fire` returns an Effect and the crossing code does what
    `effect.kind` says; nothing may be ignored, or an armed fault would count as fired and break nothing.
@@ -27,14 +27,21 @@ Never put a point on a path that gives things back (free, close, teardown) with 
 could only leak. Place it `after`, or let it drop or delay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from faults.spec import ACTION_WORD, PLACES, POINT_NAME, did_you_mean
+from faults.spec import ACTION_WORD, PLACES, POINT_NAME, SCOPE_NAMES, did_you_mean
 
 ARGUMENTS = ("", "duration", "duration?", "word", "word?", "number", "number?")
-SCOPES = ("group", "session", "pool", "phase", "graph", "load", "request", "step")
+
+Shown = Mapping[str, tuple[str, ...]]
+"""What one kind of crossing shows to a fault's scope: each attribute with the values that it can have (none: any)."""
+
+
+def shows(*attributes: str, **values: tuple[str, ...]) -> Shown:
+    """`shows("group", pool=("kv",))`: every crossing passes its group, which can be any, and pool = "kv"."""
+    return {**dict.fromkeys(attributes, ()), **values}
 
 
 class Severity(StrEnum):
@@ -96,7 +103,7 @@ class Point:
     layer: str
     breaks: str  # one sentence: what it breaks, what it leaves whole
     actions: tuple[Action, ...]
-    scope: tuple[str, ...] = ()  # the attributes it passes when crossed
+    scope: tuple[Shown, ...] = ()  # one for each kind of crossing: what a fault's scope can be held against
 
     def __post_init__(self) -> None:
         if not POINT_NAME.fullmatch(self.name):
@@ -106,8 +113,14 @@ class Point:
         words = [action.word for action in self.actions]
         if len(set(words)) != len(words):
             raise ValueError(f'point "{self.name}": two actions of one name in {words}; rename one')
-        if unknown := set(self.scope) - set(SCOPES):
-            raise ValueError(f'point "{self.name}": scope {sorted(unknown)} unknown; choose of {", ".join(SCOPES)}')
+        if unknown := set(self.attributes) - set(SCOPE_NAMES):
+            known = ", ".join(SCOPE_NAMES)
+            raise ValueError(f'point "{self.name}": scope {sorted(unknown)} unknown; choose of {known}')
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """All attributes that some crossing passes."""
+        return tuple(dict.fromkeys(name for shown in self.scope for name in shown))
 
     @property
     def placements(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from faults.points import Action, Catalogue, Point, UnknownName
+from faults.points import Action, Catalogue, Point, Shown, UnknownName
 from faults.spec import FaultSpec, SpecError, did_you_mean, parse_duration_s
 
 
@@ -56,12 +56,26 @@ def _resolve_one(spec: FaultSpec, catalogue: Catalogue, problems: list[str]) -> 
 
 
 def _scope_problems(spec: FaultSpec, point: Point) -> list[str]:
-    passed = ", ".join(point.scope) or "none"
-    return [
-        f'scope.{name}: "{point.name}" does not pass {name}, so nothing would match; it passes {passed}'
-        for name, _ in spec.scope.wanted()
-        if name not in point.scope
-    ]
+    """Why no crossing of `point` can match the scope; none when one can."""
+    wanted, problems = spec.scope.wanted(), []
+    for name, value in wanted:
+        options = [shown[name] for shown in point.scope if name in shown]
+        if not options:
+            passed = ", ".join(point.attributes) or "none"
+            problems.append(
+                f'scope.{name}: "{point.name}" does not pass {name}, so nothing would match; it passes {passed}'
+            )
+        elif all(values and value not in values for values in options):
+            near = did_you_mean(value, {known for values in options for known in values})
+            problems.append(f'scope.{name}: "{point.name}" is never crossed with {name} = "{value}"{near}')
+    if not problems and wanted and not any(_can_match(wanted, shown) for shown in point.scope):
+        words = " and ".join(f'{name} = "{value}"' for name, value in wanted)
+        problems.append(f'scope: no crossing of "{point.name}" shows {words} together; leave one of them out')
+    return problems
+
+
+def _can_match(wanted: tuple[tuple[str, str], ...], shown: Shown) -> bool:
+    return all(name in shown and (not shown[name] or value in shown[name]) for name, value in wanted)
 
 
 def _checked_argument(spec: FaultSpec, action: Action, problems: list[str]) -> float | None:

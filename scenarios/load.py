@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from faults.spec import DEFAULT_GROUP
 from scenarios.distributions import Constant, TokenDistribution, Uniform
 from scenarios.types import (
     NonEmptyStr,
@@ -71,8 +72,8 @@ class Load(ScenarioTable):
     id: Identifier
     probe: bool = False
     """Makes this load a probe: a stream of constant rate and sizes on which drift is judged."""
-    group: NonEmptyStr | None = None
-    """The tenant it belongs to."""
+    group: NonEmptyStr = DEFAULT_GROUP
+    """The tenant it belongs to. Without `target.groups` every load is in the group "default"."""
     arrivals: Arrivals = Field(default_factory=lambda data: "constant" if data.get("probe") else "poisson")
     """The arrival process. `ramp`, `burst` and `daily` are Poisson arrivals with a changing rate; `closed` has users
     who wait for their reply. The default is poisson, and constant for a probe."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from faults.spec import DEFAULT_GROUP
 from scenarios import metrics, rules_fault, rules_load, rules_target
 from scenarios.expr import parse_condition
 from scenarios.load import Load
@@ -74,7 +75,8 @@ def _references(scenario: Scenario) -> Iterator[BrokenRule]:
     used_loads: list[tuple[Path, str | None]] = []
     used_groups: list[tuple[Path, str | None]] = []
     for index, load in enumerate(scenario.load):
-        used_groups.append((("load", index, "group"), load.group))
+        if "group" in load.model_fields_set:
+            used_groups.append((("load", index, "group"), load.group))
     for index, fault in enumerate(scenario.fault):
         used_loads.append((("fault", index, "scope", "load"), fault.scope.load))
         used_groups.append((("fault", index, "scope", "group"), fault.scope.group))
@@ -85,7 +87,7 @@ def _references(scenario: Scenario) -> Iterator[BrokenRule]:
         if name and name not in loads:
             yield _missing(path, "load", name, loads, load_paths)
     if groups or scenario.target.kind == "builtin":
-        allowed = groups or ["default"]  # the group of all requests in the built-in runtime without groups
+        allowed = groups or [DEFAULT_GROUP]
         for path, name in used_groups:
             if name and name not in allowed:
                 yield _missing(path, "target.groups name", name, allowed, group_paths)

@@ -56,7 +56,7 @@ def _in_full(point: Point) -> None:
 
     print(f"{point.name}   layer {point.layer}")
     print(textwrap.fill(point.breaks, COLUMNS - 2, initial_indent="  ", subsequent_indent="  "))
-    print(f"  scope: {', '.join(point.scope) or 'none'}")
+    print(f"  scope: {', '.join(point.attributes) or 'none'}")
     for action in point.actions:
         print(f"\n  {point.name}: {_words(action)}")
         print(f"    symptom    {action.symptom or 'none, so only its own count proves it'}")
@@ -77,7 +77,7 @@ def _plain(point: Point) -> dict[str, object]:
         "point": point.name,
         "layer": point.layer,
         "breaks": point.breaks,
-        "scope": list(point.scope),
+        "scope": list(point.attributes),
         "actions": [
             {
                 "action": action.word,

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from faults.spec import LOAD_HEADER
 from harness.load.cancel import parse_cancel
 from harness.load.config import LoadConfig
 from harness.load.connection import bearer
@@ -73,7 +74,7 @@ class RequestBuilder:
         self,
         load_id: str,
         kind: str,
-        group: str | None,
+        group: str,
         number: int,
         text: str,
         body: bytes,
@@ -98,7 +99,7 @@ class RequestBuilder:
             **(sizes or {}),
             "cancel_at": cancel_at,
         }
-        headers = {**self._headers, "X-Request-Id": identity}
+        headers = {**self._headers, "X-Request-Id": identity, LOAD_HEADER: load_id}
         url, done = self._config.url + PATHS[api], self._config.wants_done
         request = HttpRequest(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
         return PreparedRequest(request, line, load_id, kind)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from assertions.agreement import prompts_known
+from faults.spec import DEFAULT_GROUP
 from scenarios.schema import Scenario
 
 Positive = Annotated[int, Field(ge=1)]
@@ -22,7 +23,7 @@ class CanaryConfig(BaseModel):
     prompt_tokens: Positive = 48
     output_tokens: Positive = 32
     logprobs: Annotated[int, Field(ge=0)] = 2
-    group: str | None = None
+    group: str = DEFAULT_GROUP
     timeout_s: AboveZero = 60.0
 
 

@@ -208,13 +208,19 @@ def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue
         try:
             resolve([first[fault.id]], catalogue)
         except SpecError as error:
-            problems += [
-                document.source.problem(at, text.removeprefix(f'fault "{fault.id}": ')) for text in error.problems
-            ]
+            for text in error.problems:
+                rule = text.removeprefix(f'fault "{fault.id}": ')
+                problems.append(document.source.problem(("fault", index, *_key_of(rule)), rule))
             continue
         if (refused := refused_fault(scenario, fault, catalogue)) is not None:
             problems.append(document.source.problem(at, f"{fault.do}: {refused.rule}", refused.cure))
     return problems
+
+
+def _key_of(rule: str) -> tuple[str, ...]:
+    """The key of a fault that the catalogue speaks of."""
+    key = rule.partition(":")[0].partition(" ")[0]
+    return tuple(key.split(".")) if key.startswith(("scope", "place")) else ("do",)
 
 
 def _refused_check(document: Document, need: Need) -> Problem:

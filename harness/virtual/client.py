@@ -36,7 +36,7 @@ class Asked:
     load: str
     kind: str
     """load | probe | canary | malformed"""
-    group: str | None
+    group: str
     plan_row: int
     prompt: tuple[int, ...]
     prompt_sha: str

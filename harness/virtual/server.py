@@ -57,7 +57,7 @@ class VirtualServer:
     def receive(self, client: Client) -> None:
         """A request arrives."""
         asked = client.asked
-        caller = Caller(asked.id, asked.id, asked.group or "", asked.load, self._time.now_ns(), self._timeout_s)
+        caller = Caller(asked.id, asked.id, asked.group, asked.load, self._time.now_ns(), self._timeout_s)
         connection = VirtualConnection(client, self._time, self._tell)
         try:
             connection.session = self.admission.admit(params_of(asked), caller, connection)

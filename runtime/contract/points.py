@@ -5,7 +5,7 @@ One thread crosses them, so hits count all crossings: several a step, one at eac
 """
 
 from faults.actions import corrupt, lie
-from faults.points import Point
+from faults.points import Point, shows
 
 CONTRACT_BIND = Point(
     name="contract.bind",
@@ -16,7 +16,7 @@ CONTRACT_BIND = Point(
         "that is not aligned; weights and KV keep their values"
     ),
     actions=(corrupt("shape", "rank", "dtype", "stride", "device", "align", symptom="mark:contract.violation"),),
-    scope=("graph", "request", "step"),
+    scope=(shows("graph"),),
 )
 
 CONTRACT_CACHE = Point(
@@ -24,7 +24,7 @@ CONTRACT_CACHE = Point(
     layer="contract",
     breaks="one look-up of the shape cache is answered with another key's entry; the entries themselves are whole",
     actions=(lie(argument="", symptom="mark:contract.cache_refused"),),
-    scope=("graph", "request", "step"),
+    scope=(shows("graph"),),
 )
 
 POINTS = (CONTRACT_BIND, CONTRACT_CACHE)

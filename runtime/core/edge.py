@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from faults.points import Severity
+from faults.spec import DEFAULT_GROUP
 from runtime.core.errors import RuntimeFailure
 from runtime.core.work import Sampled, Sampling
 
@@ -30,7 +31,7 @@ class Submit:
     arrive_ns: int
     deadline_ns: int
     stop_tokens: frozenset[int] = frozenset()
-    group: str = ""
+    group: str = DEFAULT_GROUP
     model_key: str = ""
     priority: int = 0
     """Higher goes first; see runtime/scheduling/rank.py."""

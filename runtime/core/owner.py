@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from faults import Effect, Faults, NullFaults
 from faults.points import Point
+from faults.spec import DEFAULT_GROUP
 
 
 class Owner(NamedTuple):
@@ -11,7 +12,7 @@ class Owner(NamedTuple):
 
     request: str
     """The request's id. It is the owner's name in the ledger, in audits and in figures."""
-    tenant: str = ""
+    tenant: str = DEFAULT_GROUP
     """The group that the request belongs to; a fault's `scope.group` compares with it."""
     phase: str = ""
     """prefill | decode; a fault's `scope.phase` compares with it."""

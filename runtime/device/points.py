@@ -9,7 +9,8 @@ when some row has more than one new token, else "decode". Rows of several groups
 
 from faults import Effect
 from faults.actions import delay, fail, hang, kill
-from faults.points import Action, Kind, Point, Severity
+from faults.points import Action, Kind, Point, Severity, shows
+from faults.spec import PHASES
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError
 from runtime.core.work import Copy, Way, Work
@@ -34,7 +35,7 @@ DEVICE_LAUNCH = Point(
         ),
         kill(symptom="event:exit", placements=("before", "in_flight", "after")),
     ),
-    scope=("phase", "request", "step"),
+    scope=(shows(phase=PHASES),),
 )
 
 DEVICE_COMPLETE = Point(
@@ -47,7 +48,7 @@ DEVICE_COMPLETE = Point(
         # Of kind HANG: the ticket must come back when the fault heals, or every drop would end in DeviceLost.
         hang("drop", symptom="mark:device.late"),
     ),
-    scope=("phase", "request", "step"),
+    scope=(shows(phase=PHASES),),
 )
 
 _COPY_PLACES = ("before", "in_flight", "after")
@@ -67,7 +68,6 @@ DEVICE_COPY_D2H = Point(
     layer="device",
     breaks=_COPY_BREAKS.format(way="to"),
     actions=_COPY_ACTIONS,
-    scope=("request",),
 )
 
 DEVICE_COPY_H2D = Point(
@@ -75,7 +75,6 @@ DEVICE_COPY_H2D = Point(
     layer="device",
     breaks=_COPY_BREAKS.format(way="from"),
     actions=_COPY_ACTIONS,
-    scope=("request",),
 )
 
 POINTS = (DEVICE_LAUNCH, DEVICE_COMPLETE, DEVICE_COPY_D2H, DEVICE_COPY_H2D)

@@ -2,7 +2,7 @@
 
     engine's thread    kv, prefix     PagedSpans over the scheduler's own PagedPool
                        io             Stats > Retry > Limit > Track > Fault > size classes      swap and staging
-    device's thread    weight         Stats > Fault > extents                                   filled once, at load
+    device's thread    weight         Stats > extents                        filled once, before faults can be armed
                        activation     Stats > Retry > Fault > arena                             a step
                        workspace      Stats > Retry > FaultAlloc > ring                         an operator
 
@@ -116,7 +116,7 @@ def device_pools(
     def span_pool(name: str, placement: Placement) -> Pool:
         return _poisoned(SpanPool(own, name, placement, alignment=64), poison)
 
-    weight = Fault(span_pool("weight", Extents(Segments(upstream, "weight", sizes.weight))), own)
+    weight = span_pool("weight", Extents(Segments(upstream, "weight", sizes.weight)))
     ring = Ring(Segments(upstream, "workspace", sizes.workspace, segments_max=1))
     workspace = FaultAlloc(span_pool("workspace", ring), own)
     arena = Arena(Segments(upstream, "activation", sizes.step, segments_max=STEPS_MAX))

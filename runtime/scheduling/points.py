@@ -4,7 +4,8 @@ plan() --before--> is anybody to go? --in_flight--> the one who goes is chosen -
 """
 
 from faults.actions import fail
-from faults.points import Action, Kind, Point
+from faults.points import Action, Kind, Point, shows
+from faults.spec import PHASES
 from runtime.core.errors import Preempted, Refused
 
 SCHED_ADMIT = Point(
@@ -12,7 +13,7 @@ SCHED_ADMIT = Point(
     layer="scheduling",
     breaks="admission refuses a new request with 429; requests already admitted are untouched",
     actions=(fail("refuse", Refused, symptom="outcome:refused"),),
-    scope=("group", "request", "step"),
+    scope=(shows("group"),),
 )
 
 SCHED_PREEMPT = Point(
@@ -26,7 +27,7 @@ SCHED_PREEMPT = Point(
         Action("force", Kind.LIE, symptom="mark:kv.preempt"),
         fail("fail", Preempted, symptom="outcome:refused", placements=("in_flight",)),
     ),
-    scope=("group", "phase", "request"),
+    scope=(shows("group", phase=PHASES),),
 )
 
 POINTS = (SCHED_ADMIT, SCHED_PREEMPT)

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from faults.spec import DEFAULT_GROUP, LOAD_HEADER
 from runtime.core.errors import InvalidRequest, RuntimeFailure
 from runtime.server import chat, completions
 from runtime.server.admission import Admission, Rejected
@@ -118,8 +119,8 @@ class Endpoints:
         return Caller(
             request=headers.get("x-request-id", "")[:_ID_CHARS_MAX] or server_id,
             server_id=server_id,
-            group=self._groups.get(_key(request), ""),
-            load=headers.get("x-seatrial-load"),
+            group=self._groups.get(_key(request), DEFAULT_GROUP),
+            load=headers.get(LOAD_HEADER),
             arrive_ns=self._runtime.env.clock.now_ns(),
             timeout_s=self._timeout_s(headers.get("x-request-timeout")),
         )

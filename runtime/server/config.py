@@ -37,7 +37,7 @@ class ServerConfig(BaseModel):
     outcomes: str | None = None
     """Path of outcomes.jsonl; None keeps no record."""
     keys: dict[str, str] = {}
-    """API key -> group; "env:NAME" takes the key from the environment. Empty: nobody needs a key, group is ""."""
+    """API key -> group; "env:NAME" takes the key from the environment. Without any, all are in group "default"."""
     request_timeout_s: Seconds = 600.0
     """The deadline of a request; a client may ask for less with X-Request-Timeout."""
     answer_grace_s: Seconds = 5.0

@@ -1,7 +1,8 @@
 """Fault points of the server layer."""
 
 from faults import actions
-from faults.points import Point
+from faults.points import Point, shows
+from faults.spec import PHASES
 from runtime.core.errors import RuntimeFailure
 
 
@@ -20,7 +21,7 @@ SERVER_STREAM = Point(
         actions.fail("error", StreamError, symptom="outcome:inband_error"),
         actions.delay(symptom="reply:late"),
     ),
-    scope=("group", "phase", "load", "request"),
+    scope=(shows("group", "load", phase=PHASES),),
 )
 
 POINTS = (SERVER_STREAM,)

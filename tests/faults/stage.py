@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from faults import Catalogue, Effect, Faults, FaultSpec, FaultState, Fire, Point, Scope, When, actions, parse_do
+from faults.points import shows
 
 SECOND_NS = 1_000_000_000
 
@@ -25,7 +26,7 @@ TAKE = Point(
         actions.fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks", placements=("before", "after")),
         actions.drop(placements=("before", "after", "in_flight")),
     ),
-    scope=("group", "phase"),
+    scope=(shows("group", "phase"),),
 )
 LAUNCH = Point(
     name="device.launch",
@@ -39,7 +40,7 @@ LAUNCH = Point(
         actions.lie(),
         actions.kill(),
     ),
-    scope=("group",),
+    scope=(shows("group"),),
 )
 STREAM = Point(
     name="server.stream",
@@ -88,7 +89,7 @@ class Stage:
 
     def cross(self, point: Point, **crossing: Any) -> Effect | str | None:
         """What came of it: the name of the error, the effect, or None."""
-        shown = dict.fromkeys(point.scope)
+        shown = dict.fromkeys(point.attributes)
         try:
             return self.faults.fire(point, **{**shown, **crossing})
         except (OutOfBlocks, LaunchError) as error:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from faults import Action, Catalogue, Kind, Point, Scope, SpecError, UnknownName, actions, resolve
+from faults.points import shows
 from tests.faults.stage import TAKE, OutOfBlocks, catalogue, spec
 
 
@@ -71,7 +72,7 @@ def test_an_action_that_could_not_work_is_refused_when_made(fields: dict[str, An
         ({"actions": ()}, "needs at least one action"),
         ({"breaks": ""}, "a sentence saying what it breaks"),
         ({"actions": (actions.drop(), actions.drop())}, "two actions of one name"),
-        ({"scope": ("tenant",)}, r"scope \['tenant'\] unknown; choose of group, session"),
+        ({"scope": (shows("tenant"),)}, r"scope \['tenant'\] unknown; choose of group, session"),
     ],
 )
 def test_a_point_that_could_not_work_is_refused_when_made(changed: dict[str, Any], text: str) -> None:

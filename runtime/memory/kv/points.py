@@ -1,17 +1,19 @@
 """Fault points of KV in blocks and of swap; `memory.free` is with the other pools' (spans/points.py)."""
 
 from faults.actions import drop, fail
-from faults.points import Point
+from faults.points import Point, shows
+from faults.spec import PHASES
 from runtime.core.errors import OutOfBlocks, SwapRefused
 
-_SCOPE = ("group", "pool", "phase", "request", "step")
+_BLOCKS = (shows("group", pool=("kv",), phase=PHASES),)
+_HOST = (shows("group", pool=("io",), phase=PHASES),)
 
 KV_TAKE = Point(
     name="kv.take",
     layer="memory",
     breaks="the KV pool says that it has no block left; blocks already held are untouched",
     actions=(fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"),),
-    scope=_SCOPE,
+    scope=_BLOCKS,
 )
 
 KV_PUBLISH = Point(
@@ -19,7 +21,7 @@ KV_PUBLISH = Point(
     layer="memory",
     breaks="a computed block is not published: nobody shares it, and its request goes on with it as before",
     actions=(drop(symptom="mark:kv.unpublished"),),
-    scope=_SCOPE,
+    scope=_BLOCKS,
 )
 
 KV_EVICT = Point(
@@ -27,7 +29,7 @@ KV_EVICT = Point(
     layer="memory",
     breaks="cached blocks are not evicted when room is needed, so the next rung must find it; the cache stays whole",
     actions=(drop(symptom="mark:kv.out_of_blocks"),),
-    scope=_SCOPE,
+    scope=_BLOCKS,
 )
 
 SWAP_OUT = Point(
@@ -35,7 +37,7 @@ SWAP_OUT = Point(
     layer="memory",
     breaks="KV can't go to the host, as if there were no room: who is preempted computes it again; its tokens stay",
     actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
-    scope=_SCOPE,
+    scope=_HOST,
 )
 
 SWAP_IN = Point(
@@ -43,7 +45,7 @@ SWAP_IN = Point(
     layer="memory",
     breaks="KV can't come back from the host: the request computes it again; its tokens stay",
     actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
-    scope=_SCOPE,
+    scope=_HOST,
 )
 
 POINTS = (KV_TAKE, KV_PUBLISH, KV_EVICT, SWAP_OUT, SWAP_IN)

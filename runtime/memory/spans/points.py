@@ -1,7 +1,8 @@
 """Fault points of all pools (`memory.free`, which KV crosses too) and of span pools, crossed by the adaptor Fault."""
 
 from faults import actions
-from faults.points import Action, Kind, Point, Severity
+from faults.points import Action, Kind, Point, Severity, shows
+from faults.spec import PHASES
 from runtime.memory.spans.failures import DefragFailed, OutOfMemory
 
 MEMORY_ALLOC = Point(
@@ -9,7 +10,7 @@ MEMORY_ALLOC = Point(
     layer="memory",
     breaks="a pool says that it has no room, before it looked or after it had taken it; what others hold is untouched",
     actions=(actions.fail("oom", OutOfMemory, symptom="mark:memory.out_of_memory", placements=("before", "after")),),
-    scope=("group", "session", "pool"),
+    scope=(shows("group", "session", pool=("io",)), shows("session", pool=("activation",)), shows(pool=("workspace",))),
 )
 
 MEMORY_RESET = Point(
@@ -17,7 +18,7 @@ MEMORY_RESET = Point(
     layer="memory",
     breaks="a reset is lost: the spans of its scope stay with their owners, and nothing else changes",
     actions=(actions.drop(symptom="audit:leak"),),
-    scope=("group", "session", "pool"),
+    scope=(shows("session", pool=("activation",)),),
 )
 
 MEMORY_DEFRAG = Point(
@@ -33,7 +34,7 @@ MEMORY_DEFRAG = Point(
             placements=("before", "in_flight"),
         ),
     ),
-    scope=("pool",),
+    scope=(shows(pool=("io",)),),
 )
 
 MEMORY_FREE = Point(
@@ -41,7 +42,7 @@ MEMORY_FREE = Point(
     layer="memory",
     breaks="a release is lost: what it gave back stays with its owner, and nothing else changes",
     actions=(Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="audit:leak"),),
-    scope=("group", "pool", "phase", "request", "step"),
+    scope=(shows("group", pool=("kv",), phase=PHASES), shows("group", pool=("io",))),
 )
 
 POINTS = (MEMORY_FREE, MEMORY_ALLOC, MEMORY_RESET, MEMORY_DEFRAG)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, head, hold, send, usage
 
+from faults.spec import LOAD_HEADER
 from harness.load.closed_loop import closed_users
 from harness.load.config import ConfigProblems, LoadConfig, parse_config
 from harness.load.dispatch import canaries, dispatch, schedule
@@ -289,3 +290,15 @@ def test_two_loads_of_one_id_and_a_load_with_the_id_of_the_canaries_are_refused(
 def test_a_key_that_is_named_but_not_set_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="SEATRIAL_NO_SUCH_KEY is not set"):
         open_run(config(tmp_path, key_env="SEATRIAL_NO_SUCH_KEY"))
+
+
+def test_each_request_names_its_load_and_carries_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_ALL", "secret-all")
+    loads = [{"id": "a", "rate": 1.0}, {"id": "b", "rate": 1.0}]
+    run = open_run(config(tmp_path, loads=loads, key_env="KEY_ALL"))
+    sent = set()
+    for due in itertools.islice(schedule(run.config), 20):
+        headers = run.builder.load_request(due.load, due.row).request.headers
+        sent.add((due.load.id, headers[LOAD_HEADER], headers["Authorization"]))
+    assert sent == {("a", "a", "Bearer secret-all"), ("b", "b", "Bearer secret-all")}
+    assert "secret" not in run.config.spool.read_text()
