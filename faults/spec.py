@@ -21,10 +21,8 @@ from typing import Any
 
 PLACES = ("before", "after", "in_flight")
 PHASES = ("prefill", "decode")
-DEFAULT_GROUP = "default"
-"""The group of every request of a runtime without groups: in scopes, in the history, in metrics."""
-LOAD_HEADER = "X-Seatrial-Load"
-"""The HTTP header in which a request names the load that it belongs to."""
+DEFAULT_GROUP = "default"  # of every request of a runtime without groups: in scopes, in the history, in metrics
+LOAD_HEADER = "X-Seatrial-Load"  # a request names its load in it, over HTTP
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 NET_BEYOND_FOR_S = 60.0
 

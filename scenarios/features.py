@@ -52,7 +52,7 @@ def features(scenario: Scenario) -> list[Feature]:
 LIMITS: Final = ("requests", "tokens", "rate", "in_flight", "wall", "disk")
 TARGET: Final = ("command", "url", "model", "key_env", "metrics", "pid", "knobs", "groups", "ready_max")
 GROUP: Final = ("guarantee", "hard", "soft", "priority", "key_env")
-LOAD: Final = ("group", "shared_prefix", "stream", "malformed", "probe", "timeout", "in_flight_max")
+LOAD: Final = ("group", "priority", "shared_prefix", "stream", "malformed", "probe", "timeout", "in_flight_max")
 TRACE: Final = ("time_scale", "token_scale", "loop", "gap_max")
 WHEN: Final = ("at", "after", "every", "for", "skip", "times", "interval", "probability", "space")
 SCOPE: Final = ("group", "session", "pool", "phase", "graph", "load")

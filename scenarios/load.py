@@ -74,6 +74,9 @@ class Load(ScenarioTable):
     """Makes this load a probe: a stream of constant rate and sizes on which drift is judged."""
     group: NonEmptyStr = DEFAULT_GROUP
     """The tenant it belongs to. Without `target.groups` every load is in the group "default"."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """A load of higher priority goes first, as in `target.groups`; only a strictly higher one preempts. It is sent as
+    vLLM's `priority`, where lower goes first. Nothing is sent for 0."""
     arrivals: Arrivals = Field(default_factory=lambda data: "constant" if data.get("probe") else "poisson")
     """The arrival process. `ramp`, `burst` and `daily` are Poisson arrivals with a changing rate; `closed` has users
     who wait for their reply. The default is poisson, and constant for a probe."""

@@ -43,6 +43,8 @@ class RequestBuilder:
         else:
             kind = "probe" if load.probe else "load"
             fields: dict[str, object] = {"seed": ask.prompt_seed & 0x7FFFFFFF, "stream": ask.stream}
+            if load.priority:
+                fields["priority"] = -load.priority  # vLLM's: lower is earlier
             if ask.stream:
                 fields["stream_options"] = {"include_usage": True}
             body = self._body(api, text, ask.output_tokens, fields)

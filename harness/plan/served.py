@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from faults import Catalogue
 from faults.points import Kind, Severity
+from runtime.config import EngineConfig
 from scenarios.fault import Fault
 from scenarios.features import NAMES, Feature, features
 from scenarios.schema import Scenario
@@ -16,7 +17,6 @@ NOT_YET = frozenset(
         "target.groups.soft",
         "target.groups.priority",
         "fault.scope.session",
-        "fault.scope.graph",
     }
 )
 """No drive serves these."""
@@ -40,6 +40,8 @@ NOT_VIRTUAL = {
     "device.mem_info": "it speaks of this machine's memory, which a virtual run does not ask for",
 }
 """Points that no virtual run crosses."""
+HOST = ("swap.out", "swap.in", "device.copy.d2h", "device.copy.h2d", "memory.defrag")
+CACHE = ("kv.publish", "kv.evict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Refused:
 def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Refused | None:
     """None when it can. The catalogue must know the fault's point and action."""
     point = fault.parsed.point
+    if (never := _never_crossed(scenario, fault)) is not None:
+        return never
     if scenario.drive == "virtual":
         if (why := NOT_VIRTUAL.get(point)) is not None:
             return Refused(why, LIVE)
@@ -63,6 +67,24 @@ def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Ref
     if point == WEIGHTS and not (fault.persist and any(_ends_server(each, catalogue) for each in others)):
         rule = "weights are read before any fault can be armed, so it hits only a server that is started again"
         return Refused(rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"')
+    return None
+
+
+def _never_crossed(scenario: Scenario, fault: Fault) -> Refused | None:
+    """Points that the runtime with these knobs does not come by."""
+    point, knobs = fault.parsed.point, {**EngineConfig().model_dump(), **scenario.target.knobs}
+    if not knobs["faults"]:
+        return Refused("target.knobs faults = false builds a runtime in which nothing can be armed", "leave it out")
+    on_host = point in HOST or (point in ("memory.alloc", "memory.free") and fault.scope.pool == "io")
+    if on_host and (not knobs["swap_blocks"] or knobs["preemption"] not in ("auto", "swap")):
+        rule = "it is crossed where KV is swapped to the host, and target.knobs swap nothing"
+        return Refused(rule, 'set swap_blocks above 0 and preemption = "swap" or "auto"')
+    if scenario.drive == "virtual" and (fault.scope.graph or "").endswith("by_page"):
+        return Refused("KV pages stay in place in the model of a real server only", LIVE)
+    if point in CACHE and not knobs["prefix_cache"]:
+        return Refused(
+            "it is crossed by the prefix cache, and target.knobs prefix_cache = false", "leave that knob out"
+        )
     return None
 
 

@@ -50,6 +50,7 @@ def load_asked(load: Load, ask: PlannedRequest, prompt: tuple[int, ...]) -> Aske
         timeout_s=load.timeout,
         cancel=parse_cancel(ask.cancel_at),
         cancel_at=ask.cancel_at,
+        priority=load.priority,
     )
 
 
@@ -93,6 +94,7 @@ def params_of(asked: Asked) -> GenerationParams:
         stream=stream,
         include_usage=stream,
         token_ids=False,
+        priority=asked.priority,
     )
 
 

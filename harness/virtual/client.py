@@ -45,6 +45,7 @@ class Asked:
     timeout_s: float
     cancel: CancelAt | None
     cancel_at: str | None
+    priority: int = 0
     logprobs: int | None = None
 
 

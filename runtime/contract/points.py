@@ -7,6 +7,12 @@ One thread crosses them, so hits count all crossings: several a step, one at eac
 from faults.actions import corrupt, lie
 from faults.points import Point, shows
 
+GRAPHS = (
+    *("inputs", "decode", "decode_by_page", "decode_mixed", "decode_mixed_by_page"),
+    *("chunk", "layer", "head", "sample"),
+)
+"""The boundaries of a step, which `step.step_io` describes; a test holds the two together."""
+
 CONTRACT_BIND = Point(
     name="contract.bind",
     layer="contract",
@@ -16,7 +22,7 @@ CONTRACT_BIND = Point(
         "that is not aligned; weights and KV keep their values"
     ),
     actions=(corrupt("shape", "rank", "dtype", "stride", "device", "align", symptom="mark:contract.violation"),),
-    scope=(shows("graph"),),
+    scope=(shows(graph=GRAPHS),),
 )
 
 CONTRACT_CACHE = Point(
@@ -24,7 +30,7 @@ CONTRACT_CACHE = Point(
     layer="contract",
     breaks="one look-up of the shape cache is answered with another key's entry; the entries themselves are whole",
     actions=(lie(argument="", symptom="mark:contract.cache_refused"),),
-    scope=(shows("graph"),),
+    scope=(shows(graph=GRAPHS),),
 )
 
 POINTS = (CONTRACT_BIND, CONTRACT_CACHE)

@@ -20,9 +20,9 @@ NAMES = (
     "demo",
     "first-soak",
     "hang-and-recover",
-    "nightly-two-tenants",
     "pool-oom",
     "pr-cut-and-oom",
+    "pr-priority",
     "pr-swap-storm",
     "your-server",
 )

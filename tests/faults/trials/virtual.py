@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.drive.stop import Stop
-
 from assertions.verdict import Judged, State, Verdict
 from harness.conclude import judge
 from harness.options import RunOptions
@@ -14,6 +12,7 @@ from harness.plan.plan import make
 from harness.prepare import prepare
 from harness.provenance import Provenance
 from harness.run import make_directory, new_run_id
+from harness.trial.stop import Stop
 from harness.virtual.drive import drive
 from runtime.points import catalogue
 

@@ -216,7 +216,7 @@ def test_judge_says_the_verdict_and_exits_with_it(seatrial: Seatrial, passed_run
     done = seatrial("judge", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
     verdict = json.loads((run_dir / "verdict.json").read_text(encoding="utf-8"))
     assert done.returncode == verdict["exit"] != 0, done.stderr
-    assert done.stdout.startswith(f"{verdict['state']}  nightly-two-tenants")
+    assert done.stdout.startswith(f"{verdict['state']}  night-soak")
     assert "::error title=" in done.stdout
     assert page.read_text(encoding="utf-8").startswith("### ")
     assert seatrial("judge", "--report-only").returncode == 0

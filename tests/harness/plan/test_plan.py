@@ -27,7 +27,7 @@ def plan_of(text: str) -> Plan:
     return make(read_text(text), catalogue(), "r1", Provenance("0", "abc", False))
 
 
-@pytest.mark.parametrize("name", [name for name in library.names() if name != "nightly-two-tenants"])
+@pytest.mark.parametrize("name", library.names())
 def test_library_scenario_can_be_planned_and_its_judges_read_the_plan(name):
     plan = make(public_traces().scenario(name), catalogue(), "r1", Provenance("0", "abc", False))
     plan_view = PlanView.from_plan(plan.to_json())
@@ -247,3 +247,26 @@ def test_fault_of_loading_needs_a_server_that_is_started_again(drive: str, fault
         return
     with pytest.raises(ScenarioProblems, match=said):
         plan_of(text)
+
+
+@pytest.mark.parametrize(
+    ("do", "knobs", "said"),
+    [
+        ("swap.out: refuse", "swap_blocks = 0", "KV is swapped to the host"),
+        ("device.copy.h2d: error", "preemption = 'recompute'", "KV is swapped to the host"),
+        ("memory.defrag: error", "swap_blocks = 0", "KV is swapped to the host"),
+        ("memory.alloc: oom", "swap_blocks = 0", "KV is swapped to the host"),
+        ("kv.evict: drop", "prefix_cache = false", "crossed by the prefix cache"),
+        ("kv.take: oom", "faults = false", "in which nothing can be armed"),
+    ],
+)
+def test_a_point_that_the_runtime_with_these_knobs_never_crosses_is_refused_with_a_cure(do: str, knobs: str, said: str):
+    scope = "scope = { pool = 'io' }\n" if do.startswith("memory.alloc") else ""
+    fault = f"[[fault]]\nid = 'f'\ndo = '{do}'\n{scope}"
+    plan_of(SMALL + fault)
+    with pytest.raises(ScenarioProblems) as caught:
+        plan_of(f"{SMALL}[target.knobs]\n{knobs}\n{fault}")
+    (problem,) = caught.value.problems
+    assert problem.key == "fault[0].do"
+    assert said in problem.rule
+    assert problem.remedy

@@ -25,7 +25,7 @@ def write(run_dir: Path, story: Story) -> Path:
     made.write()
     _dump(run_dir / "plan.json", plan(story))
     _dump(run_dir / "verdict.json", verdict(story, made.cut[0], made.end_s))
-    (run_dir / "scenario.toml").write_text('schema = 1\nname = "nightly-two-tenants"\n', encoding="utf-8")
+    (run_dir / "scenario.toml").write_text('schema = 1\nname = "night-soak"\n', encoding="utf-8")
     return run_dir
 
 

@@ -24,7 +24,7 @@ def plan(story: Story) -> dict[str, Any]:
         "seed": story.seed,
         "scenario": {
             "schema": 1,
-            "name": "nightly-two-tenants",
+            "name": "night-soak",
             "drive": "live",
             "means": "memory, KV blocks or P99 do not come back after a normal day with two kinds of break",
         },
@@ -162,7 +162,7 @@ def verdict(story: Story, cut_s: float, end_s: float) -> dict[str, Any]:
         "commit": "1a2b3c4d",
         "dirty": False,
         "seatrial": "0.1.0",
-        "scenario": "nightly-two-tenants",
+        "scenario": "night-soak",
         "means": "memory, KV blocks or P99 do not come back after a normal day with two kinds of break",
         "replay": "seatrial replay runs/20261129_7f3a",
         "judges": judges,

@@ -158,7 +158,7 @@ def test_the_terminal_page_is_plain_and_80_columns_wide(failed: Report) -> None:
     assert "\x1b" not in out.getvalue()
     assert not [line for line in lines if line != line.rstrip()]
     assert not [line for line in lines if len(line) > 80 and not line.startswith("  see")]
-    assert lines[0] == "FAIL  nightly-two-tenants · seed 7 · commit 1a2b3c4d · exit 1"
+    assert lines[0] == "FAIL  night-soak · seed 7 · commit 1a2b3c4d · exit 1"
 
 
 def test_no_color_wins_over_a_terminal(failed: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,51 @@
+"""A load's priority decides who runs: judged by the library scenario, in virtual time and live."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assertions.verdict import State
+from scenarios import library
+from tests.faults.trials.virtual import Trial, run
+
+SCENARIO = library.find("pr-priority").read_text(encoding="utf-8")
+CHECK = "ttft.p95 < 300ms [urgent]"
+PREEMPTED = """SELECT r.load, sum(s.preempted) FROM served s JOIN request r ON r.id = s.request
+               GROUP BY r.load HAVING sum(s.preempted) > 0"""
+
+
+def test_who_is_urgent_takes_the_place_of_who_runs_and_nobody_loses_a_token(tmp_path: Path) -> None:
+    ran = run(SCENARIO, tmp_path)
+    assert ran.verdict.state is State.PASS
+    preempted = dict(ran.rows(PREEMPTED))
+    assert preempted["bulk"] > 50
+    assert "urgent" not in preempted
+
+
+def test_without_the_priority_the_same_scenario_fails(tmp_path: Path) -> None:
+    ran = run(SCENARIO.replace("priority      = 1\n", ""), tmp_path)
+    assert ran.not_passed == {CHECK}
+    assert ran.rows(PREEMPTED) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_priority_of_a_load_reaches_a_real_server(tmp_path: Path) -> None:
+    text = SCENARIO.replace('drive  = "virtual"', 'drive  = "live"').replace('trial = "60s"', 'trial = "20s"')
+    file = tmp_path / "priority.toml"
+    file.write_text(text.replace("300ms", "5s").replace('"2/s"', '"5/s"'))
+    command = [str(Path(sys.executable).with_name("seatrial")), "run", str(file)]
+    done = subprocess.run(
+        command, env={**os.environ, "RUNS_DIR": str(tmp_path / "runs")}, capture_output=True, text=True, timeout=280
+    )
+    latest = (tmp_path / "runs" / "latest").resolve()
+    verdict = json.loads((latest / "verdict.json").read_text())
+    states = {judge["name"]: judge["state"] for judge in verdict["judges"]}
+    assert {states[name] for name in ("answered", "alive", "tokens", "invariants", "reclamation")} == {"PASS"}, done
+    preempted = dict(Trial(verdict, latest).rows(PREEMPTED))
+    assert preempted["bulk"] > 0
+    assert "urgent" not in preempted
