@@ -17,8 +17,7 @@ from faults.points import Action, Kind, Severity
 def carry_out(effect: Effect | None, kill: Callable[[], None] | None = None) -> Effect | None:
     """Wait or kill if that is what the effect says; give any other effect back, for the caller to do.
 
-    For code that owns its thread. An event loop waits by `effect.on_release` and its own timer instead, and a virtual
-    device completes at `effect.due_ns`.
+    For code that owns its thread. An event loop and a virtual device go on by `effect.then`.
     """
     if effect is None:
         return None

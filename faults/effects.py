@@ -2,11 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from faults import draw
 from faults.points import Kind
 
 Waiter = Callable[[threading.Event, float], bool]
+
+
+class Timer(Protocol):
+    """A clock that can be asked to call back: virtual time, or an event loop."""
+
+    def now_ns(self) -> int: ...
+
+    def at(self, t_ns: int, call: Callable[[], object]) -> object:
+        """Call back at `t_ns`, which is not over. Any thread may ask where effects are released from other threads."""
+        ...
 
 
 def wait_real(event: threading.Event, seconds: float) -> bool:
@@ -18,8 +29,8 @@ class Effect:
     """One fire to be carried out by the crossing code, see `Kind`. Thread safe.
 
     `seconds` is what the argument asked for (None: no duration). `due_ns`, on the clock of the bus, is when it is over
-    at the latest: start + seconds, never later than the end of the fault's own net. A virtual device completes its
-    ticket there, unless `on_release` comes first.
+    at the latest: start + seconds, never later than the end of the fault's own net. Whoever crosses waits for that or
+    for the release, whichever is first: by `wait` on a thread of its own, or by `then`.
     """
 
     def __init__(
@@ -61,6 +72,21 @@ class Effect:
         if over and self._on_over is not None:
             self._on_over(self)
         return over
+
+    def then(self, call: Callable[[], object], timer: Timer) -> None:
+        """Call back once, by the timer, when the effect is over or released. For code that must not block: a loop of
+        events, or virtual time. Code with a thread of its own calls `wait`."""
+        called = False
+
+        def end() -> None:
+            nonlocal called
+            if not called:
+                called = True
+                self.wait(0)  # the injector learns here that it is over, rather than at its next tick
+                call()
+
+        timer.at(max(self.due_ns, timer.now_ns()), end)
+        self.on_release(lambda: timer.at(timer.now_ns(), end))
 
     @property
     def released(self) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, WithJsonSchema
 
 from faults.spec import NET_BEYOND_FOR_S, Do, SpecError, parse_do
 from scenarios.load import Identifier
@@ -33,12 +33,15 @@ Outcome = Literal[
     "dropped",
     "unfinished",
 ]
+_DO_SCHEMA: Final = WithJsonSchema({"type": "string", "examples": ["device.launch: hang 20s"]})
 AFTER: Final = r"^[A-Za-z][A-Za-z0-9_-]*\.(fired|healed)$"
 
 
-def _do(text: str) -> str:
+def _do(text: object) -> Do:
+    if not isinstance(text, str):
+        raise InvalidValue("a fault is a string", 'write it such as "device.launch: hang 20s"')
     try:
-        return str(parse_do(text))
+        return parse_do(text)
     except SpecError as error:
         rule, _, remedy = error.problems[0].removeprefix(f'do = "{text}": ').partition("; ")
         raise InvalidValue(rule, remedy) from None
@@ -118,7 +121,7 @@ class Fault(ScenarioTable):
     """One break and what it permits."""
 
     id: Identifier
-    do: Annotated[str, AfterValidator(_do), Field(json_schema_extra={"examples": ["device.launch: hang 20s"]})]
+    do: Annotated[Do, PlainValidator(_do), PlainSerializer(str), _DO_SCHEMA]
     """"point: action [argument]"; `seatrial faults` lists them."""
     place: Literal["before", "after", "in_flight"] = "before"
     """Relative to the work of the point."""
@@ -131,7 +134,3 @@ class Fault(ScenarioTable):
     ttl: PositiveSeconds = Field(default_factory=_ttl)
     """The net: healed at the latest this long after its first fire. Default: `for` + 60 s."""
     expect: Expect = Expect()
-
-    @property
-    def parsed(self) -> Do:
-        return parse_do(self.do)

@@ -158,7 +158,7 @@ def _checks(scenario: Scenario) -> Iterator[BrokenRule]:
 def _names(scenario: Scenario, known: KnownNames) -> Iterator[BrokenRule]:
     for index, fault in enumerate(scenario.fault):
         path: Path = ("fault", index, "do")
-        do = fault.parsed
+        do = fault.do
         if do.point not in known.points:
             yield BrokenRule(
                 path, f'no point "{do.point}"', did_you_mean(do.point, known.points) + " (seatrial faults)"

@@ -60,7 +60,7 @@ def _spec(fault: Fault, n: int, seed: int) -> FaultSpec:
     return FaultSpec(
         id=fault.id,
         n=n,
-        do=fault.parsed,
+        do=fault.do,
         place=fault.place,
         when=When(
             for_s=fault.when.for_,

@@ -54,7 +54,7 @@ class Refused:
 
 def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Refused | None:
     """None when it can. The catalogue must know the fault's point and action."""
-    point = fault.parsed.point
+    point = fault.do.point
     if (never := _never_crossed(scenario, fault)) is not None:
         return never
     if scenario.drive == "virtual":
@@ -63,7 +63,7 @@ def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Ref
         if _ends_server(fault, catalogue):
             return Refused("it ends a server process, and a virtual run has none that could start again", LIVE)
         return None
-    others = (each for each in scenario.fault if each.parsed.point != WEIGHTS)
+    others = (each for each in scenario.fault if each.do.point != WEIGHTS)
     if point == WEIGHTS and not (fault.persist and any(_ends_server(each, catalogue) for each in others)):
         rule = "weights are read before any fault can be armed, so it hits only a server that is started again"
         return Refused(rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"')
@@ -72,7 +72,7 @@ def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Ref
 
 def _never_crossed(scenario: Scenario, fault: Fault) -> Refused | None:
     """Points that the runtime with these knobs does not come by."""
-    point, knobs = fault.parsed.point, {**EngineConfig().model_dump(), **scenario.target.knobs}
+    point, knobs = fault.do.point, {**EngineConfig().model_dump(), **scenario.target.knobs}
     if not knobs["faults"]:
         return Refused("target.knobs faults = false builds a runtime in which nothing can be armed", "leave it out")
     on_host = point in HOST or (point in ("memory.alloc", "memory.free") and fault.scope.pool == "io")
@@ -89,7 +89,7 @@ def _never_crossed(scenario: Scenario, fault: Fault) -> Refused | None:
 
 
 def _ends_server(fault: Fault, catalogue: Catalogue) -> bool:
-    do = fault.parsed
+    do = fault.do
     if do.point not in catalogue.names():
         return False
     action = next((each for each in catalogue.get(do.point).actions if each.word == do.action), None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from faults import Effect
 from harness.virtual.client import Client
 from runtime.device.virtual_time import VirtualTime
 from runtime.server.events import LAST, Delay, Event
@@ -27,22 +26,8 @@ class VirtualConnection:
         assert session is not None
         while (event := session.next()) is not None:
             if isinstance(event, Delay):
-                self._resume_later(session, event.effect)
+                event.effect.then(session.resume, self._time)  # this stream is late; nobody else is held up
                 return
             if isinstance(event, LAST) and session.gone is None:
                 session.sent()
             self._tell(self.client, event)
-
-    def _resume_later(self, session: "Session[VirtualConnection]", effect: Effect) -> None:
-        """This stream is late; nobody else is held up."""
-        time, over = self._time, False
-
-        def go_on() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                effect.wait(0)
-                session.resume()
-
-        time.at(max(effect.due_ns, time.now_ns()), go_on)
-        effect.on_release(lambda: time.at(time.now_ns(), go_on))

@@ -86,14 +86,4 @@ class SimDevice(Launcher):
 
     def _when_over(self, effect: Effect, call: Callable[[], None]) -> None:
         assert effect.kind in (Kind.DELAY, Kind.HANG), f"a simulated device has no process for {effect}"
-        over = False
-
-        def wake() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                effect.wait(0)  # the bus learns here that it is over, rather than at its next tick
-                call()
-
-        self._time.at(max(effect.due_ns, self._time.now_ns()), wake)
-        effect.on_release(lambda: self._time.at(self._time.now_ns(), wake))
+        effect.then(call, self._time)

@@ -6,7 +6,8 @@ HTTP status. After the head an error can only come in band: `data: {"error": ...
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -111,7 +112,7 @@ class ResponseWriter:
             case events.Cut():
                 self._session.peer.abort()
             case events.Delay(effect):
-                await _wait(effect, self._clock.now_ns())
+                await _wait(effect, self._clock)
                 self._session.resume()
 
     async def _watch(self, receive: Receive) -> None:
@@ -161,16 +162,26 @@ def usage(ended: Ended) -> Json:
     }
 
 
-async def _wait(effect: Effect, now_ns: int) -> None:
+async def _wait(effect: Effect, clock: Clock) -> None:
     """Wait on the loop until the effect is over or released, holding up nobody else."""
-    loop, released = asyncio.get_running_loop(), asyncio.Event()
-    effect.on_release(lambda: loop.call_soon_threadsafe(released.set))
-    try:
-        async with asyncio.timeout(max(0.0, (effect.due_ns - now_ns) / 1e9)):
-            await released.wait()
-    except TimeoutError:
-        # The bus learns here that it is over, rather than at its next tick.
-        effect.wait(0)
+    over = asyncio.Event()
+    effect.then(over.set, _LoopTimer(asyncio.get_running_loop(), clock))
+    await over.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _LoopTimer:
+    """Implements `faults.effects.Timer`; faults are healed by other threads."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+
+    def now_ns(self) -> int:
+        return self.clock.now_ns()
+
+    def at(self, t_ns: int, call: Callable[[], object]) -> None:
+        delay_s = max(0.0, (t_ns - self.clock.now_ns()) / 1e9)
+        self.loop.call_soon_threadsafe(self.loop.call_later, delay_s, call)
 
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,3 +135,44 @@ def test_a_corruption_is_the_same_in_each_run_of_a_seed_and_differs_by_hit() -> 
 def test_a_lie_has_a_number() -> None:
     stage = Stage()
     assert hanging(stage, "device.launch: lie 0.5").number == 0.5
+
+
+class Planned:
+    """A timer of a test: what was planned, to be called by hand."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.calls: list[tuple[int, Callable[[], object]]] = []
+
+    def now_ns(self) -> int:
+        return self.stage.clock()
+
+    def at(self, t_ns: int, call: Callable[[], object]) -> None:
+        assert t_ns >= self.stage.clock(), "planned in the past"
+        self.calls.append((t_ns, call))
+
+
+def test_who_must_not_block_is_called_once_when_the_effect_is_over() -> None:
+    stage, called = Stage(), list[str]()
+    timer = Planned(stage)
+    effect = hanging(stage)
+    effect.then(lambda: called.append("over"), timer)
+    ((due_ns, end),) = timer.calls
+    assert due_ns == 20 * SECOND_NS
+    stage.clock.go(20)
+    end()
+    assert called == ["over"]
+    assert stage.state().state == "healed"
+
+
+def test_who_must_not_block_is_called_once_when_the_effect_is_released_first() -> None:
+    stage, called = Stage(), list[str]()
+    timer = Planned(stage)
+    effect = hanging(stage)
+    effect.then(lambda: called.append("over"), timer)
+    stage.clock.go(3)
+    stage.faults.heal("f", "harness")
+    assert [t_ns for t_ns, _ in timer.calls] == [20 * SECOND_NS, 3 * SECOND_NS]
+    for _, end in reversed(timer.calls):
+        end()
+    assert called == ["over"]

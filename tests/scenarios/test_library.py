@@ -51,7 +51,7 @@ def test_the_faults_of_the_library_can_be_armed(name: str) -> None:
     """Point, action, argument, place and scope are ones that the runtime has."""
     faults = read_text(library.find(name).read_text(encoding="utf-8")).scenario.fault
     specs = [
-        FaultSpec(fault.id, 0, fault.parsed, fault.place, scope=Scope(**fault.scope.model_dump()), ttl_s=fault.ttl)
+        FaultSpec(fault.id, 0, fault.do, fault.place, scope=Scope(**fault.scope.model_dump()), ttl_s=fault.ttl)
         for fault in faults
     ]
     assert len(resolve(specs, catalogue())) == len(faults)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assertions.verdict import Judged, State, Verdict
-from harness.conclude import judge
+from harness.finalize import judge
 from harness.options import RunOptions
 from harness.plan.plan import make
 from harness.prepare import prepare

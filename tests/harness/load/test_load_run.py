@@ -1,5 +1,6 @@
 """A whole load without Locust: threads do the work, the clock and the sleep are the test's where time matters."""
 
+import itertools
 import json
 import time
 from pathlib import Path
