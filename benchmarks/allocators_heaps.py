@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.memory.spans.adaptors import Limit, Retry, ladder
@@ -156,4 +156,4 @@ class _Clock:
 
 
 def real_env() -> Env:
-    return Env(_Clock(), 0, NullFaults(), Ledger())
+    return Env(_Clock(), 0, DisabledFaults(), Ledger())

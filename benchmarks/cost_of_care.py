@@ -23,7 +23,7 @@ from unittest import mock
 
 import torch
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.build import WallClock
 from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
@@ -90,7 +90,7 @@ def decode(model: ModelRunner, blocks: int, rows: int, steps: int, missing: Sequ
     mailbox, sink = Mailbox(rows), _Counter()
     with without_tags() if "tags" in missing else nullcontext(), without_contract(model, "contract" in missing):
         ledger = _NoLedger(mailbox.wake) if "ledger" in missing else Ledger(mailbox.wake)
-        env = Env(WallClock(), 0, NullFaults(), ledger)
+        env = Env(WallClock(), 0, DisabledFaults(), ledger)
         pool = PagedPool(env, blocks, BLOCK_TOKENS)
         if isinstance(ledger, _NoLedger):
             ledger.pool = pool

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from faults import Catalogue, Faults, FaultSpec, NullFaults, Point, Scope, When, actions, parse_do
+from faults import Catalogue, DisabledFaults, Faults, FaultSpec, Point, Scope, When, actions, parse_do
 from faults.points import shows
 
 UNROLLED = 20
@@ -47,7 +47,7 @@ WAYS = (
     Way("  of self._env (in a method)", f"if self._env.faults.armed: self._env.faults.{FIRE}"),
     Way("  of a module's global", f"if GLOBAL.armed: GLOBAL.{FIRE}"),
     Way("  of a local", f"if faults.armed: faults.{FIRE}"),
-    Way("  with NullFaults", f"if env_null.faults.armed: env_null.faults.{FIRE}"),
+    Way("  with DisabledFaults", f"if env_null.faults.armed: env_null.faults.{FIRE}"),
     Way("  inside a helper, called always", "self.cross()"),
     BARE,
     ALWAYS,
@@ -114,7 +114,7 @@ def _loop(statement: str) -> Callable[[int], int]:
 
 
 class Env:
-    def __init__(self, faults: Faults | NullFaults) -> None:
+    def __init__(self, faults: Faults | DisabledFaults) -> None:
         self.faults = faults
 
 
@@ -155,10 +155,10 @@ def _surroundings() -> dict[str, object]:
         "POINT": here,
         "GLOBAL": off,
         "faults": off,
-        "null": NullFaults(),
+        "null": DisabledFaults(),
         "flag": Flag(),
         "env": Env(off),
-        "env_null": Env(NullFaults()),
+        "env_null": Env(DisabledFaults()),
         "env_elsewhere": Env(faults(FaultSpec("e", 0, parse_do("server.stream: drop"), when=When(times=None)))),
         "env_here": Env(faults(FaultSpec("h", 0, parse_do("kv.take: drop"), scope=batch))),
         "self": Layer(Env(off), here),

@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.errors import LaunchError
@@ -68,7 +68,7 @@ class _Instant:
 class _Stage:
     def __init__(self, cache: bool, blocks: int = 8192) -> None:
         self.mailbox = Mailbox(1000)
-        self.env = Env(_Clock(), 0, NullFaults(), Ledger())
+        self.env = Env(_Clock(), 0, DisabledFaults(), Ledger())
         self.pool = PagedPool(self.env, blocks, BLOCK_TOKENS, prefix_cache=cache)
         limits = Limits(token_budget=1 << 20, seqs_max=ROWS, waiting_max=1000)
         device = _Instant(self.env, self.pool.plane)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.throughput_work import VOCABULARY, Asked
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.build import WallClock
 from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
@@ -57,7 +57,7 @@ class Contenders:
     def engine(self, work: Sequence[Asked]) -> int:
         """All that the server has but HTTP. A request is offered when its time has come."""
         mailbox = Mailbox(len(work))
-        env = Env(WallClock(), 0, NullFaults(), Ledger(mailbox.wake))
+        env = Env(WallClock(), 0, DisabledFaults(), Ledger(mailbox.wake))
         pool = PagedPool(env, self._blocks, BLOCK_TOKENS)
         device = CpuDevice({"": self._model}, pool.plane, env, threads=self._threads)
         sink = _Counter()
@@ -86,7 +86,7 @@ class Contenders:
         rows, length, output = len(work), len(work[0].prompt), work[0].output
         assert all((len(asked.prompt), asked.output) == (length, output) for asked in work), "the shapes differ"
         done = threading.Event()
-        env = Env(WallClock(), 0, NullFaults(), Ledger(done.set))
+        env = Env(WallClock(), 0, DisabledFaults(), Ledger(done.set))
         device = CpuDevice({"": self._model}, _NoTags(), env, threads=self._threads)
         tables = [[at * rows + row for at in range(-(-(length + output) // BLOCK_TOKENS))] for row in range(rows)]
         fresh, made = np.array([asked.prompt for asked in work]), 0

@@ -1,10 +1,10 @@
-"""What can break: points of a layer, faults that a trial arms, evidence of what fired. Knows none of our parts."""
+"""Fault injection: points of a layer, faults that a trial arms, evidence of each fire. It knows none of our parts."""
 
-from faults.bus import Faults
+from faults.disabled import DisabledFaults
 from faults.effects import Effect
 from faults.evidence import FaultState, Fire
-from faults.lifecycle import State
-from faults.off import NullFaults
+from faults.fault_instance import State
+from faults.injector import Faults
 from faults.points import Action, Catalogue, Kind, Point, Severity, UnknownName
 from faults.resolve import Resolved, resolve
 from faults.spec import (
@@ -20,6 +20,7 @@ from faults.spec import (
 __all__ = [
     "Action",
     "Catalogue",
+    "DisabledFaults",
     "Do",
     "Effect",
     "FaultSpec",
@@ -27,7 +28,6 @@ __all__ = [
     "Faults",
     "Fire",
     "Kind",
-    "NullFaults",
     "Point",
     "Resolved",
     "Scope",

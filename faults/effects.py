@@ -1,4 +1,4 @@
-"""What a fire hands to the code that crossed: the kind of damage to do, and for how long."""
+"""An effect is handed to the code that crossed a point: the kind of damage to do, and for how long."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -28,9 +28,9 @@ def wait_real(event: threading.Event, seconds: float) -> bool:
 class Effect:
     """One fire to be carried out by the crossing code, see `Kind`. Thread safe.
 
-    `seconds` is what the argument asked for (None: no duration). `due_ns`, on the clock of the bus, is when it is over
-    at the latest: start + seconds, never later than the end of the fault's own net. Whoever crosses waits for that or
-    for the release, whichever is first: by `wait` on a thread of its own, or by `then`.
+    `seconds` is the duration that the argument asked for (None: no duration). `due_ns`, on the clock of the injector,
+    is the latest end of the effect: start + seconds, and never later than the fault's `max_lifetime_s` allows. Whoever
+    crosses waits for that or for the release, whichever is first: by `wait` on a thread of its own, or by `then`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Effect:
         call()
 
     def release(self) -> None:
-        """End it now. The bus does this when it heals; a second call does nothing."""
+        """End it now. The injector does this when it heals; a second call does nothing."""
         with self._lock:
             if self._released:
                 return

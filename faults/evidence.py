@@ -1,5 +1,5 @@
-"""What the injector can swear to: each fire, and the state of each fault. One half of the evidence; the other half is
-the symptom, counted by a part that does not know the injector."""
+"""The injector's half of the evidence: each fire, and the state of each fault. The other half is the symptom, counted
+by a part that does not know the injector."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +52,7 @@ class FaultState:
     healed_by: str | None  # times | for | ttl | heartbeat | harness | shutdown
     hits: int
     fired: int
-    state: str  # a faults.lifecycle.State
+    state: str  # a faults.fault_instance.State
     error: str | None = None  # why it is invalid
 
     def to_json(self) -> dict[str, Any]:

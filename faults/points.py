@@ -36,7 +36,7 @@ from faults.spec import ACTION_WORD, PLACES, POINT_NAME, SCOPE_NAMES, did_you_me
 ARGUMENTS = ("", "duration", "duration?", "word", "word?", "number", "number?")
 
 Shown = Mapping[str, tuple[str, ...]]
-"""What one kind of crossing shows to a fault's scope: each attribute with the values that it can have (none: any)."""
+"""Attributes that one kind of crossing shows to a fault's scope, with the values that each can have (none: any)."""
 
 
 def shows(*attributes: str, **values: tuple[str, ...]) -> Shown:
@@ -45,7 +45,7 @@ def shows(*attributes: str, **values: tuple[str, ...]) -> Shown:
 
 
 class Severity(StrEnum):
-    """What the runtime owes after the fault."""
+    """The duty of the runtime after the fault."""
 
     RECOVERABLE = "recoverable"  # go on at once
     AFTER_CLEANUP = "after_cleanup"  # go on once what was touched is thrown away
@@ -53,7 +53,7 @@ class Severity(StrEnum):
 
 
 class Kind(StrEnum):
-    """What the crossing code must do; `fire` itself does RAISE."""
+    """The deed of the crossing code; `fire` itself does RAISE."""
 
     RAISE = "raise"
     DELAY = "delay"  # wait, then go on as if nothing had been

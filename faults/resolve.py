@@ -110,8 +110,8 @@ def _checked_seconds(spec: FaultSpec, given: str, do: str, problems: list[str]) 
         return None
     if seconds == 0:
         problems.append(f"{do}: lasts no time, so it would fire and break nothing; give more than 0")
-    if seconds > spec.net_s:
-        problems.append(f"{do}: lasts longer than its net, ttl = {spec.net_s:g}s; shorten it or raise ttl")
+    if seconds > spec.max_lifetime_s:
+        problems.append(f"{do}: lasts longer than its net, ttl = {spec.max_lifetime_s:g}s; shorten it or raise ttl")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""What shall break, when, where and for how long: one record for every layer, and the line of text that names it.
+"""The specification of a fault: one record for every layer, and the line of text that names what breaks.
 
     do       = point ":" action [argument]
     point    = name "." name {"." name}             kv.take   device.copy.h2d
@@ -24,7 +24,7 @@ PHASES = ("prefill", "decode")
 DEFAULT_GROUP = "default"  # of every request of a runtime without groups: in scopes, in the history, in metrics
 LOAD_HEADER = "X-Seatrial-Load"  # a request names its load in it, over HTTP
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-NET_BEYOND_FOR_S = 60.0
+LIFETIME_BEYOND_FOR_S = 60.0
 
 _NAME = r"[a-z][a-z0-9_]*"
 POINT_NAME = re.compile(rf"{_NAME}(\.{_NAME})+")
@@ -93,7 +93,7 @@ def parse_duration_s(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The trigger. `at_s`, `every_s` say when to arm and are spent by whoever arms; the bus does the rest.
+    """The trigger. `at_s`, `every_s` say when to arm and are spent by whoever arms; the injector does the rest.
 
     Hits are crossings that match window, scope and place. Counted per key: `skip` hits pass, then each `interval`-th
     may fire, once `space_bytes` of crossings have gone by, with `probability`. Counted per fault: `times` fires in all.
@@ -157,7 +157,7 @@ SCOPE_NAMES = tuple(each.name for each in fields(Scope))
 
 @dataclass(frozen=True, slots=True)
 class FaultSpec:
-    """One occurrence of one fault, complete: what, when, where, and the net under it. Errors: SpecError."""
+    """One occurrence of one fault, complete: what, when, where, and the longest that it may last. Errors: SpecError."""
 
     id: str
     n: int  # occurrence; `every` gives 0, 1, 2, ...
@@ -167,7 +167,7 @@ class FaultSpec:
     scope: Scope = field(default_factory=Scope)
     persist: bool = False  # True: from the first fire on every matching crossing fails until healed
     fired_min: int = 1
-    ttl_s: float | None = None  # None: `for` + 60 s; see net_s
+    ttl_s: float | None = None  # None: `for` + 60 s; see max_lifetime_s
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -187,9 +187,9 @@ class FaultSpec:
         )
 
     @property
-    def net_s(self) -> float:
+    def max_lifetime_s(self) -> float:
         """The longest this fault may last from its first fire, whatever else fails."""
-        return self.ttl_s if self.ttl_s is not None else (self.when.for_s or 0.0) + NET_BEYOND_FOR_S
+        return self.ttl_s if self.ttl_s is not None else (self.when.for_s or 0.0) + LIFETIME_BEYOND_FOR_S
 
     @property
     def label(self) -> str:

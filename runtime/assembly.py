@@ -9,7 +9,7 @@ from one EngineConfig, so that no world can have a runtime of its own.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults import Faults, FaultState, Fire, NullFaults
+from faults import DisabledFaults, Faults, FaultState, Fire
 from runtime.config import EngineConfig
 from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
@@ -54,7 +54,7 @@ def make_env(
     on_state: Callable[[FaultState], None],
 ) -> Env:
     """Clock, seed, faults and ledger. `wake` gives the engine a turn; `faults = false` leaves the injector out."""
-    faults: Faults | NullFaults = NullFaults()
+    faults: Faults | DisabledFaults = DisabledFaults()
     if config.faults:
         faults = Faults(catalogue(), clock.now_ns, on_fire, on_state, heartbeat_s=config.heartbeat_s)
     return Env(clock, config.seed, faults, Ledger(wake))

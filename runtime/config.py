@@ -62,7 +62,7 @@ class EngineConfig(BaseModel):
     poison: bool = False
     """Overwrite activations, scratch and host memory as they come back: who still reads them gets wrong answers."""
     faults: bool = True
-    """False builds the runtime without its fault bus: nothing can be armed."""
+    """False builds the runtime without its fault injector: nothing can be armed."""
     seed: Count = 0
 
     @property

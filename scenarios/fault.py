@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, WithJsonSchema
 
-from faults.spec import NET_BEYOND_FOR_S, Do, SpecError, parse_do
+from faults.spec import LIFETIME_BEYOND_FOR_S, Do, SpecError, parse_do
 from scenarios.load import Identifier
 from scenarios.phases import time_or_table
 from scenarios.types import (
@@ -114,7 +114,7 @@ class Expect(ScenarioTable):
 
 def _ttl(data: dict[str, Any]) -> float:
     when = data.get("when")
-    return (when.for_ or 0.0 if isinstance(when, When) else 0.0) + NET_BEYOND_FOR_S
+    return (when.for_ or 0.0 if isinstance(when, When) else 0.0) + LIFETIME_BEYOND_FOR_S
 
 
 class Fault(ScenarioTable):

@@ -5,8 +5,8 @@ a test run (steps_report.py), or the proof that a mutant is killed (mutants/). N
 
 Hypothesis switches a share of the rules off in each run (swarm testing, Groce et al. 2012), and draws the share evenly
 from none to all: with ten rules, every second run has hardly any left and repeats them. Here it is a third at most.
-Measured on the mutants of the ledger and of the fault bus, six seeds each: 10 of 114 survived before, 3 do now, and a
-machine needed a third of the time to kill them.
+Measured on the mutants of the ledger and of the fault injector, six seeds each: 10 of 114 survived before, 3 do now,
+and a machine needed a third of the time to kill them.
 """
 
 from collections.abc import Iterator

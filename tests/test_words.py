@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("assertions", "faults", "harness", "runtime", "scenarios")
 
 TO_DO = (
-    "faults",
     "harness/*.py",
     "harness/cli",
     "harness/nightly",

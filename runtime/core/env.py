@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from faults import Faults, NullFaults
+from faults import DisabledFaults, Faults
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Clock
 
@@ -73,7 +73,7 @@ class Env:
 
     clock: Clock
     seed: int
-    faults: Faults | NullFaults
+    faults: Faults | DisabledFaults
     ledger: Ledger
     marks: Marks = field(default_factory=Marks)
     events: Events = field(default_factory=Events)
@@ -81,7 +81,7 @@ class Env:
     @classmethod
     def quiet(cls) -> "Env":
         """For a part that runs outside of a runtime: no faults, and a clock that stands still."""
-        return cls(_StoppedClock(), 0, NullFaults(), Ledger())
+        return cls(_StoppedClock(), 0, DisabledFaults(), Ledger())
 
     def tell(self, kind: str, value: str = "", detail: str = "") -> None:
         """Record an event now."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from faults import Effect, Faults, NullFaults
+from faults import DisabledFaults, Effect, Faults
 from faults.points import Point
 from faults.spec import DEFAULT_GROUP
 
@@ -18,7 +18,7 @@ class Owner(NamedTuple):
     """prefill | decode; a fault's `scope.phase` compares with it."""
 
     def fire(
-        self, point: Point, faults: Faults | NullFaults, *, place: str = "before", pool: str | None = None
+        self, point: Point, faults: Faults | DisabledFaults, *, place: str = "before", pool: str | None = None
     ) -> Effect | None:
         """Cross `point` as this owner; see `Faults.fire`. Call it only while a fault is armed."""
         request, group, phase = self

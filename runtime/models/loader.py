@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from faults import Faults, Kind, NullFaults
+from faults import DisabledFaults, Faults, Kind
 from faults.actions import flip_bit
 from runtime.contract.registry import Contract, ContractKey
 from runtime.contract.spec import ITEM_BYTES, IOSpec, TensorSpec
@@ -37,7 +37,7 @@ def load_weights(
     dtype: torch.dtype = torch.float32,
     *,
     make: Make = fresh,
-    faults: Faults | NullFaults | None = None,
+    faults: Faults | DisabledFaults | None = None,
     digest: str | None = None,
 ) -> Weights:
     """The weights of `directory` as `dtype`, copied once, from the file into tensors of `make`.
@@ -105,7 +105,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return memoryview(array)
 
 
-def _read(directory: Path, located: dict[str, Any], name: str, faults: Faults | NullFaults | None) -> Tensor:
+def _read(directory: Path, located: dict[str, Any], name: str, faults: Faults | DisabledFaults | None) -> Tensor:
     """Still in the mapped file: its pages would change under us if somebody wrote to it, so it is copied at once."""
     try:
         tensor: Tensor = located[name].get_tensor(name)

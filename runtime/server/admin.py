@@ -1,6 +1,6 @@
 """/admin/*: arming, healing, audits and drain, for the harness. Loopback, an own port, a token; absent by default.
 
-Arming goes to the bus at once, past the engine's mailbox: a hung engine must be healable. Audit and drain are the
+Arming goes to the injector at once, past the engine's mailbox: a hung engine must be healable. Audit and drain are the
 engine's own work, so they go through the mailbox and wait with a bound.
 """
 

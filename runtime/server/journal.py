@@ -85,7 +85,7 @@ class Journal:
             self.tell("audit", row)
 
     def fire(self, fire: Fire) -> None:
-        """Raises when it can't be written: the bus then calls the fault invalid, as evidence is missing."""
+        """Raises when it can't be written: the injector then calls the fault invalid, as evidence is missing."""
         self.write("fire", {**fire.to_json(), "request": self.name(fire.request)})
 
     def fault(self, state: FaultState) -> None:

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from faults.lifecycle import CAN_FIRE
+from faults.fault_instance import CAN_FIRE
 from runtime.server.connection import HttpSession
 from runtime.server.ports import Memory, RuntimeHandle
 

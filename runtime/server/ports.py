@@ -129,16 +129,16 @@ class EventSink(Protocol):
     """The receiver of fault evidence; `journal.Journal` writes both kinds down, and raises when it can't."""
 
     def fire(self, fire: Fire) -> None:
-        """`on_fire` of the bus."""
+        """`on_fire` of the injector."""
         ...
 
     def fault(self, state: FaultState) -> None:
-        """`on_state` of the bus."""
+        """`on_state` of the injector."""
         ...
 
 
 class Build(Protocol):
-    """Makes the engine from the `engine` table of the config; wires `witness` to the bus of faults."""
+    """Makes the engine from the `engine` table of the config; wires `witness` to the injector."""
 
     def __call__(self, engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
         """`armed` are faults that must be there while it is built.

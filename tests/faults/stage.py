@@ -1,4 +1,4 @@
-"""A bus with a clock that stands still, points of three kinds, and everything it tells kept in lists."""
+"""A injector with a clock that stands still, points of three kinds, and everything it tells kept in lists."""
 
 import threading
 from collections.abc import Callable

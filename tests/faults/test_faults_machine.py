@@ -1,4 +1,4 @@
-"""The bus against a model that keeps the whole past of each fault and works every answer out of it anew."""
+"""The injector against a model that keeps the whole past of each fault and works every answer out of it anew."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class Past:
     def end_ns(self) -> tuple[int, str] | None:
         if self.first_ns is None:
             return None
-        ends = [(self.first_ns + int(self.spec.net_s * SECOND_NS), "ttl")]
+        ends = [(self.first_ns + int(self.spec.max_lifetime_s * SECOND_NS), "ttl")]
         if self.spec.when.for_s:
             ends.append((self.first_ns + int(self.spec.when.for_s * SECOND_NS), "for"))
         return min(ends)

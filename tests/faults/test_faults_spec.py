@@ -167,9 +167,9 @@ def test_json_gives_an_equal_spec_back(made: FaultSpec) -> None:
 
 
 def test_the_net_is_one_minute_beyond_for_unless_given() -> None:
-    assert spec("a.b: c").net_s == 60
-    assert spec("a.b: c", for_s=30.0).net_s == 90
-    assert spec("a.b: c", for_s=30.0, ttl_s=5.0).net_s == 5
+    assert spec("a.b: c").max_lifetime_s == 60
+    assert spec("a.b: c", for_s=30.0).max_lifetime_s == 90
+    assert spec("a.b: c", for_s=30.0, ttl_s=5.0).max_lifetime_s == 5
 
 
 def _imports(path: Path) -> set[str]:

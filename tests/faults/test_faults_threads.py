@@ -65,7 +65,7 @@ def test_ttl_lets_go_of_a_hang() -> None:
     hanger = Hanger(times=2)
     hanger.stage.tick(after_s=59)
     assert not hanger.over.is_set()
-    hanger.stage.tick(after_s=1)  # on the bus's clock; the thread itself would wait 60 real seconds
+    hanger.stage.tick(after_s=1)  # on the injector's clock; the thread itself would wait 60 real seconds
     assert hanger.ended()
     assert hanger.stage.state().healed_by == "ttl"
 

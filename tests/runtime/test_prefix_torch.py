@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import Mailbox, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
@@ -39,7 +39,7 @@ def serve(
 ) -> tuple[Heard, Env]:
     """All prompts, four at a time, through engine, device and model. With `swap_blocks` who is preempted is swapped."""
     mailbox = Mailbox(len(prompts))
-    env = Env(SetClock(), 0, NullFaults(), Ledger(mailbox.wake))
+    env = Env(SetClock(), 0, DisabledFaults(), Ledger(mailbox.wake))
     pool = PagedPool(env, blocks, BLOCK_TOKENS, prefix_cache=cache)
     model = open_paged(directory, blocks=blocks, block_tokens=BLOCK_TOKENS, exact=exact)
     host = TorchSegments()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import Cancel, Mail, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
@@ -121,7 +121,7 @@ def live(tape: Tape, limits: Limits) -> dict[str, str]:
     mailbox = TapedMailbox(clock, tape)
     ledger = TapedLedger(mailbox.wake)
     ledger.tape = tape
-    env = Env(clock, 0, NullFaults(), ledger)
+    env = Env(clock, 0, DisabledFaults(), ledger)
     pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
     directory = default_model()
     config = read_config(directory)
@@ -197,7 +197,7 @@ def replay(tape: Tape, limits: Limits) -> tuple[list[Plan], dict[str, str]]:
     """The same arrivals and durations, in virtual time."""
     clock, again, sink, stirred = VirtualTime(), Tape(), Counted(), [True]
     mailbox = Mailbox(1000)
-    env = Env(clock, 0, NullFaults(), Ledger(lambda: stirred.append(True)))
+    env = Env(clock, 0, DisabledFaults(), Ledger(lambda: stirred.append(True)))
     pool = PagedPool(env, BLOCKS, BLOCK_TOKENS)
     model, host = HashModel(BLOCKS, BLOCK_TOKENS, 1), HostBytes(1 << 30)
     device = SimDevice(

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis.stateful import invariant, precondition, rule
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments, carved, placed
@@ -36,7 +36,7 @@ class Contents(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.segments = TorchSegments(256 * KIB)
-        env = Env(SetClock(), 0, NullFaults(), Ledger())
+        env = Env(SetClock(), 0, DisabledFaults(), Ledger())
         placement = Classes(Extents(Segments(self.segments, "io", 64 * KIB), high_from_bytes=8 * KIB))
         self.pool = Poison(SpanPool(env, "io", placement), self.segments.filler("io"))
         self.values: dict[Span, int] = {}
@@ -159,7 +159,7 @@ def test_it_knows_which_addresses_are_its_own():
 
 def test_tensors_can_be_placed_in_spans_and_carved_out_of_a_segment():
     segments = TorchSegments()
-    env = Env(SetClock(), 0, NullFaults(), Ledger())
+    env = Env(SetClock(), 0, DisabledFaults(), Ledger())
     pool = SpanPool(env, "weight", Extents(Segments(segments, "weight", 4096)))
     make = placed(segments, pool, PoolKind.WEIGHT)
     first, second = make((3, 5), torch.float32), make((7,), torch.float16)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
@@ -97,7 +97,7 @@ def test_nothing_is_foreseen_where_kv_does_not_lead_to_the_last_token(prompts):
 
 def checked(machine: Machine, steps: int, damage: str = "", at: int = 1) -> list[str]:
     """The breaches that a check tells of while `steps` are played, the `at`th of them with `damage`."""
-    env = Env(VirtualTime(), 0, NullFaults(), Ledger())
+    env = Env(VirtualTime(), 0, DisabledFaults(), Ledger())
     check = Check(env, machine.foresee(steps), machine.model, machine.plane)
     for step in range(1, steps + 1):
         batch = machine.decode

@@ -1,4 +1,4 @@
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import End, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
@@ -10,7 +10,7 @@ from tests.runtime.fakes import SECOND, SetClock
 
 
 def dog(late_s: float = 1.0) -> tuple[Watchdog, Env]:
-    env = Env(SetClock(), 0, NullFaults(), Ledger())
+    env = Env(SetClock(), 0, DisabledFaults(), Ledger())
     return Watchdog(env, Bounds(late_s=late_s, hang_fatal_s=10.0)), env
 
 

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.edge import End, Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks, RuntimeFailure
@@ -99,7 +99,7 @@ class SchedulerMachine(CountedMachine):
     def build(self, cache: bool, expected_output: float, seats: int, blocks: int) -> None:
         self.seats, self.blocks = seats, blocks
         self.clock = SetClock()
-        self.env = Env(self.clock, 0, NullFaults(), Ledger())
+        self.env = Env(self.clock, 0, DisabledFaults(), Ledger())
         self.pool = ShortPool(self.env, blocks, SIZE, prefix_cache=cache)
         limits = Limits(BUDGET, seats, QUEUE, expected_output, self.mode, AGEING_S, quantum=2)
         self.scheduler = Scheduler(self.env, self.pool, limits, self.refuse)

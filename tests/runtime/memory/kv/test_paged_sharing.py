@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults import Do, Faults, FaultSpec, NullFaults, When
+from faults import DisabledFaults, Do, Faults, FaultSpec, When
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
@@ -18,7 +18,7 @@ A, B = b"a", b"b"
 
 @pytest.fixture
 def pool() -> PagedPool:
-    return PagedPool(Env(SetClock(), 0, NullFaults(), Ledger()), 4, 4, prefix_cache=True)
+    return PagedPool(Env(SetClock(), 0, DisabledFaults(), Ledger()), 4, 4, prefix_cache=True)
 
 
 def launch(seq: int) -> Ticket:
@@ -121,7 +121,7 @@ def test_a_block_that_was_freed_by_mistake_is_not_found_under_its_old_name_and_i
 
 @pytest.mark.parametrize("taken", [(), (0,), (1,)])
 def test_to_publish_all_is_to_publish_each(taken):
-    pools = [PagedPool(Env(SetClock(), 0, NullFaults(), Ledger()), 4, 4, prefix_cache=True) for _ in range(2)]
+    pools = [PagedPool(Env(SetClock(), 0, DisabledFaults(), Ledger()), 4, 4, prefix_cache=True) for _ in range(2)]
     for pool in pools:
         for key in taken:
             published(pool, (A, B)[key], "before")

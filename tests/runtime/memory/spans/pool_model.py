@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis.stateful import invariant, precondition, rule
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
@@ -88,7 +88,7 @@ class PoolMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.tensors = Tensors(self.total_bytes)
-        self.env = Env(SetClock(), 0, NullFaults(), Ledger())
+        self.env = Env(SetClock(), 0, DisabledFaults(), Ledger())
         self.segments = Segments(self.tensors, "p", self.segment_bytes)
         self.pool = SpanPool(self.env, "p", self.placement(self.segments))
         self.pool.on_return(self.returned)

@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import invariant, precondition, rule
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
@@ -24,7 +24,7 @@ owners = st.sampled_from("abc")
 class PagedMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.env = Env(SetClock(), 0, NullFaults(), Ledger())
+        self.env = Env(SetClock(), 0, DisabledFaults(), Ledger())
         self.pool = PagedPool(self.env, BLOCKS, 4, prefix_cache=True)
         self.held: dict[str, list[int]] = {}
         self.waiting: list[tuple[Ticket, list[int]]] = []

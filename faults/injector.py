@@ -3,7 +3,7 @@
 A crossing reads `if faults.armed: faults.fire(POINT, ...)`; switched off that is an attribute read and a branch, see
 benchmarks/points_off.py.
 
-    fire ---- lock: window, scope, place, count, gates ----> evidence out ----> raise, or Effect to the caller
+    fire ---- lock: window, scope, place, count, trigger ----> evidence out ----> raise, or Effect to the caller
     heal ---- lock: take it from those that can fire ------> let go of what hangs ----> evidence out
 
 The lock is held for counting only. Waiting is done by the crossing code, on its Effect, with no lock held; so healing
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from faults.active_faults import ActiveFaults, FireNotice, StateNotice
 from faults.crossing import Crossing
 from faults.effects import Effect, Waiter, call_all, wait_real
 from faults.evidence import FaultState, Fire
-from faults.lifecycle import Life, State
+from faults.fault_instance import FaultInstance, State
 from faults.points import Catalogue, Point
 from faults.resolve import resolve
-from faults.roster import FireNotice, Roster, StateNotice
 from faults.spec import PLACES, FaultSpec, SpecError
 
 
@@ -49,7 +49,7 @@ class Faults:
         self._on_fire, self._on_state = on_fire, on_state
         self._heartbeat_s, self._waiter = heartbeat_s, waiter
         self._beat_ns = clock_ns()
-        self._roster = Roster(self._effect)
+        self._active = ActiveFaults(self._effect)
         self._lock = threading.Lock()
         self._telling = threading.RLock()  # re-entrant: a callback may ask for states, or heal
 
@@ -70,17 +70,19 @@ class Faults:
         Pass every attribute that the point's scope names, None where there is none now. When several faults match one
         crossing, each counts the hit and only the first that fires breaks it.
         """
-        if point.name not in self._roster.by_point:
+        if point.name not in self._active.by_point:
             return None
         assert place in PLACES, f'"{point.name}" is crossed at place "{place}"; known: {", ".join(PLACES)}'
         shown = {"group": group, **attrs}
         with self._changing() as now_ns:
-            notice = self._roster.cross(Crossing(point, place, key, size_bytes, step, request, group, shown), now_ns)
+            notice = self._active.cross(Crossing(point, place, key, size_bytes, step, request, group, shown), now_ns)
         if notice is None or notice.failed:
             return None
-        error = notice.life.resolved.action.error
+        error = notice.instance.resolved.action.error
         if error is not None:
-            raise error(f"injected by fault {notice.life.spec.label}, hit {notice.fire.hit}: {notice.fire.evidence}")
+            raise error(
+                f"injected by fault {notice.instance.spec.label}, hit {notice.fire.hit}: {notice.fire.evidence}"
+            )
         return notice.effect
 
     def arm(self, specs: Sequence[FaultSpec]) -> None:
@@ -89,17 +91,17 @@ class Faults:
         Errors: SpecError with all problems: unknown names, what the point does not permit, an (id, n) in use.
         """
         problems: list[str] = []
-        lives: list[Life] = []
+        instances: list[FaultInstance] = []
         try:
-            lives = [Life(one) for one in resolve(specs, self._catalogue)]
+            instances = [FaultInstance(one) for one in resolve(specs, self._catalogue)]
         except SpecError as error:
             problems.extend(error.problems)
         with self._changing() as now_ns:
-            problems.extend(self._roster.arming_problems(specs))
+            problems.extend(self._active.arming_problems(specs))
             if problems:
                 raise SpecError(problems)
             self._beat_ns = now_ns
-            self._roster.add(lives, now_ns)
+            self._active.add(instances, now_ns)
 
     def heal(self, fault: str, by: str, n: int | None = None) -> int:
         """End a fault (all occurrences, or the n-th) and release what hangs on it; gives how many were not over yet.
@@ -107,18 +109,18 @@ class Faults:
         Never waits for the fault. Errors: UnknownName when no such fault was armed.
         """
         with self._changing() as now_ns:
-            return self._roster.heal_each(self._roster.chosen(fault, n), by, now_ns)
+            return self._active.heal_each(self._active.chosen(fault, n), by, now_ns)
 
     def heal_all(self, by: str) -> int:
         """End every fault; gives how many were not over yet. Safe to call twice, and at any time."""
         with self._changing() as now_ns:
-            return self._roster.heal_each(self._roster.all(), by, now_ns)
+            return self._active.heal_each(self._active.all(), by, now_ns)
 
     def clean(self, by: str = "shutdown") -> None:
-        """Heal what is left, end the life of every fault, the invalid too, and forget them: ids are free again."""
+        """Heal every fault and forget all of them, the invalid ones too: ids are free again."""
         with self._changing() as now_ns:
-            self._roster.heal_each(self._roster.all(), by, now_ns)
-            self._roster.clean()
+            self._active.heal_each(self._active.all(), by, now_ns)
+            self._active.clean()
 
     def beat(self) -> None:
         """Sign of life of whoever armed."""
@@ -129,13 +131,13 @@ class Faults:
         """Heal what has run out by now: lost heartbeat, ttl, `for`, and effects that are over."""
         with self._changing():
             if self._heartbeat_s is not None and now_ns - self._beat_ns > self._heartbeat_s * 1e9:
-                self._roster.heal_each(self._roster.all(), "heartbeat", now_ns)
-            self._roster.tick(now_ns)
+                self._active.heal_each(self._active.all(), "heartbeat", now_ns)
+            self._active.tick(now_ns)
 
     def states(self) -> list[FaultState]:
         """Every fault since the last `clean`, in order of arming."""
         with self._lock:
-            return [life.seen() for life in self._roster.all()]
+            return [instance.seen() for instance in self._active.all()]
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
@@ -144,8 +146,8 @@ class Faults:
             try:
                 yield self._clock_ns()
             finally:
-                self.armed = self._roster.open
-                freed = self._roster.take_freed()
+                self.armed = self._active.open
+                freed = self._active.take_freed()
         try:
             call_all([effect.release for effect in freed])
         finally:
@@ -154,8 +156,8 @@ class Faults:
     def _tell_all(self) -> None:
         # Whoever comes second waits until the first has told its notice too: a kill must find its fire on disk.
         with self._telling:
-            while self._roster.notices:
-                notice = self._roster.notices.popleft()
+            while self._active.notices:
+                notice = self._active.notices.popleft()
                 try:
                     if isinstance(notice, FireNotice):
                         self._on_fire(notice.fire)
@@ -166,33 +168,35 @@ class Faults:
 
     def _telling_failed(self, notice: FireNotice | StateNotice, error: Exception) -> None:
         with self._lock:
-            if notice.life.state is State.CLEANED:
+            if notice.instance.state is State.CLEANED:
                 raise error  # `states` no longer knows this fault, so nobody would see the reason
-            self._roster.invalidate(notice.life, f"its evidence could not be written: {type(error).__name__}: {error}")
+            self._active.invalidate(
+                notice.instance, f"its evidence could not be written: {type(error).__name__}: {error}"
+            )
             if isinstance(notice, FireNotice):
                 notice.failed = True
-                self._roster.note_state(notice.life)  # a failed state is not told again: that might never end
-            self.armed = self._roster.open
-            freed = self._roster.take_freed()
+                self._active.note_state(notice.instance)  # a failed state is not told again: that might never end
+            self.armed = self._active.open
+            freed = self._active.take_freed()
         call_all([effect.release for effect in freed])
 
-    def _effect(self, life: Life, crossing: Crossing, hit: int, now_ns: int) -> Effect:
+    def _effect(self, instance: FaultInstance, crossing: Crossing, hit: int, now_ns: int) -> Effect:
         return Effect(
-            life.resolved.action.kind,
-            argument=life.spec.do.argument,
-            seconds=life.resolved.seconds,
+            instance.resolved.action.kind,
+            argument=instance.spec.do.argument,
+            seconds=instance.resolved.seconds,
             start_ns=now_ns,
             due_ns=now_ns,
             clock_ns=self._clock_ns,
-            fault=life.spec.id,
-            n=life.spec.n,
+            fault=instance.spec.id,
+            n=instance.spec.n,
             key=crossing.key,
             hit=hit,
-            seed=life.spec.seed,
+            seed=instance.spec.seed,
             waiter=self._waiter,
-            on_over=partial(self._effect_over, life),
+            on_over=partial(self._effect_over, instance),
         )
 
-    def _effect_over(self, life: Life, effect: Effect) -> None:
+    def _effect_over(self, instance: FaultInstance, effect: Effect) -> None:
         with self._changing() as now_ns:
-            self._roster.effect_over(life, effect, now_ns)
+            self._active.effect_over(instance, effect, now_ns)

@@ -3,19 +3,19 @@ import itertools
 import pytest
 
 from faults import State, resolve
-from faults.gates import KEYS_MAX, Gates
-from faults.lifecycle import CAN_FIRE, NEXT, OVER, Life
+from faults.fault_instance import CAN_FIRE, NEXT, OVER, FaultInstance
+from faults.trigger import KEYS_MAX, Trigger
 from tests.faults.stage import catalogue, spec
 
 
-def life() -> Life:
+def instance() -> FaultInstance:
     (resolved,) = resolve([spec("kv.take: oom")], catalogue())
-    return Life(resolved)
+    return FaultInstance(resolved)
 
 
-def reach(state: State) -> Life:
-    """A life brought to that state by the only ways there are."""
-    made = life()
+def reach(state: State) -> FaultInstance:
+    """A instance brought to that state by the only ways there are."""
+    made = instance()
     if state is State.SETUP:
         return made
     made.arm(0)
@@ -72,12 +72,12 @@ def test_the_first_reason_of_an_invalid_fault_stays() -> None:
 
 
 def test_a_healed_fault_keeps_its_totals_and_no_keys() -> None:
-    made = life()
+    made = instance()
     made.arm(0)
-    made.gates.count("r1")
+    made.trigger.count("r1")
     made.begin_healing("harness")
     made.finish_healing(0)
-    assert (made.gates.hits, made.gates._by_key) == (1, {})
+    assert (made.trigger.hits, made.trigger._by_key) == (1, {})
 
 
 def test_a_fault_can_fire_or_is_over_but_never_both() -> None:
@@ -86,15 +86,15 @@ def test_a_fault_can_fire_or_is_over_but_never_both() -> None:
 
 
 def test_the_memory_of_keys_is_bounded_and_given_back() -> None:
-    gates = Gates(spec("kv.take: oom", skip=5))
-    assert [gates.count("old") for _ in range(3)] == [1, 2, 3]
+    trigger = Trigger(spec("kv.take: oom", skip=5))
+    assert [trigger.count("old") for _ in range(3)] == [1, 2, 3]
     for number in range(KEYS_MAX - 1):
-        gates.count(str(number))
-    assert gates.count("old") == 4  # crossed again, so the eldest is now "0"
-    gates.count("one more")
-    assert gates.count("5") == 2
-    assert gates.count("1") == 2
-    assert gates.count("0") == 1
-    assert len(gates._by_key) == KEYS_MAX
-    gates.forget_keys()
-    assert (len(gates._by_key), gates.hits) == (0, KEYS_MAX + 7)
+        trigger.count(str(number))
+    assert trigger.count("old") == 4  # crossed again, so the eldest is now "0"
+    trigger.count("one more")
+    assert trigger.count("5") == 2
+    assert trigger.count("1") == 2
+    assert trigger.count("0") == 1
+    assert len(trigger._by_key) == KEYS_MAX
+    trigger.forget_keys()
+    assert (len(trigger._by_key), trigger.hits) == (0, KEYS_MAX + 7)

@@ -1,4 +1,6 @@
-"""Which hit fires: skip, interval, times, space, probability, in this order. Pure counting, no clock and no lock.
+"""The trigger of a fault decides which hits fire: skip, interval, times, space, probability, in this order.
+
+It is pure counting, with no clock and no lock.
 
     hit       1 2 3 4 5 6 7 8 9 10 11       skip = 3, interval = 3, times = 2
     may fire        .     F     F
@@ -16,7 +18,7 @@ from faults.spec import FaultSpec
 KEYS_MAX = 65_536
 
 
-class Gates:
+class Trigger:
     """The counters of one armed fault."""
 
     __slots__ = ("_by_key", "_spec", "fired", "hits")
@@ -38,7 +40,7 @@ class Gates:
         return counted.hits
 
     def may_fire(self, key: str, hit: int, size_bytes: int) -> bool:
-        """Whether this hit fires. Crossings that reach the space gate and don't pass it are charged to it."""
+        """Decide whether this hit fires. Crossings that reach the space gate and don't pass it are charged to it."""
         spec, when = self._spec, self._spec.when
         if spec.persist and self.fired:
             return True

@@ -1,14 +1,14 @@
-"""Off is off: nothing armed changes nothing, and NullFaults can stand wherever Faults stands."""
+"""Off is off: nothing armed changes nothing, and DisabledFaults can stand wherever Faults stands."""
 
 import inspect
 
 import pytest
 
-from faults import Catalogue, Effect, Faults, NullFaults, Scope, SpecError, UnknownName
+from faults import Catalogue, DisabledFaults, Effect, Faults, Scope, SpecError, UnknownName
 from tests.faults.stage import TAKE, OutOfBlocks, Stage, spec
 
 
-def decode(faults: Faults | NullFaults | None, steps: int = 200) -> list[int]:
+def decode(faults: Faults | DisabledFaults | None, steps: int = 200) -> list[int]:
     """A small piece of work with a point in it; None: the same work without any point."""
     free, taken = 64, []
     for step in range(steps):
@@ -30,7 +30,7 @@ def test_work_is_the_same_without_points_unarmed_compiled_off_and_armed_elsewher
     other_group.faults.arm([spec("kv.take: oom", times=None, scope=Scope(group="batch"))])
     healed.faults.arm([spec("kv.take: oom", persist=True)])
     healed.faults.heal_all("harness")
-    for faults in (NullFaults(), unarmed.faults, elsewhere.faults, other_group.faults, healed.faults):
+    for faults in (DisabledFaults(), unarmed.faults, elsewhere.faults, other_group.faults, healed.faults):
         assert decode(faults) == bare
     for stage in (unarmed, elsewhere, other_group, healed):
         assert stage.fires == []
@@ -87,12 +87,12 @@ def _public(type_: type) -> dict[str, inspect.Signature]:
 
 
 def test_null_faults_has_the_interface_of_faults() -> None:
-    assert _public(NullFaults) == _public(Faults)
-    assert vars(NullFaults()) == {"armed": False}
+    assert _public(DisabledFaults) == _public(Faults)
+    assert vars(DisabledFaults()) == {"armed": False}
 
 
 def test_null_faults_refuses_to_arm_and_does_nothing_else() -> None:
-    faults = NullFaults()
+    faults = DisabledFaults()
     with pytest.raises(SpecError, match="faults are not compiled in"):
         faults.arm([spec("kv.take: oom")])
     with pytest.raises(UnknownName, match="faults are not compiled in"):

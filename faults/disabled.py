@@ -8,7 +8,7 @@ from faults.points import Point, UnknownName
 from faults.spec import FaultSpec, SpecError
 
 
-class NullFaults:
+class DisabledFaults:
     """The interface of Faults; nothing ever fires, and arming is refused."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class NullFaults:
 
     def arm(self, specs: Sequence[FaultSpec]) -> None:
         """Errors: SpecError, always."""
-        raise SpecError(["faults are not compiled in; build the runtime with Faults instead of NullFaults to arm any"])
+        raise SpecError(["faults are not compiled in; build the runtime with Faults to arm any"])
 
     def heal(self, fault: str, by: str, n: int | None = None) -> int:
         """Errors: UnknownName, always: none was ever armed."""

@@ -1,4 +1,4 @@
-"""The life of one occurrence of a fault.
+"""One occurrence of one fault: its states from arming to the end.
 
     setup          inject                propagate       recover             recovered         clean up
     SETUP --arm--> ARMED --first fire--> FIRED --heal--> HEALING --let go--> HEALED --clean--> CLEANED
@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from faults.effects import Effect
 from faults.evidence import FaultState
-from faults.gates import Gates
 from faults.resolve import Resolved
 from faults.spec import FaultSpec
+from faults.trigger import Trigger
 
 
 class State(StrEnum):
@@ -43,14 +43,14 @@ CAN_FIRE = (State.ARMED, State.FIRED)
 OVER = (State.HEALED, State.INVALID, State.CLEANED)
 
 
-class Life:
-    """State, stamps and open effects of one fault. Not thread safe: the bus calls it under its lock."""
+class FaultInstance:
+    """State, stamps and open effects of one fault. Not thread safe: the injector calls it under its lock."""
 
     def __init__(self, resolved: Resolved) -> None:
         self.resolved = resolved
         self.spec: FaultSpec = resolved.spec
         self.wanted = resolved.spec.scope.wanted()
-        self.gates = Gates(resolved.spec)
+        self.trigger = Trigger(resolved.spec)
         self.state = State.SETUP
         self.arm_ns: int | None = None
         self.first_ns: int | None = None
@@ -65,7 +65,7 @@ class Life:
 
     def note_fire(self, now_ns: int) -> bool:
         """Count a fire; True when it is the first, which opens `for` and ttl."""
-        self.gates.fired += 1
+        self.trigger.fired += 1
         first = self.state is State.ARMED
         if first:
             self._move(State.FIRED)
@@ -74,7 +74,7 @@ class Life:
 
     def ended_by(self, now_ns: int) -> str | None:
         """ "for" or "ttl" when that has run out; both count from the first fire."""
-        for name, end_ns in (("for", self._for_end_ns()), ("ttl", self._net_end_ns())):
+        for name, end_ns in (("for", self._for_end_ns()), ("ttl", self._lifetime_end_ns())):
             if end_ns is not None and now_ns >= end_ns:
                 return name
         return None
@@ -85,7 +85,7 @@ class Life:
         ends = (
             start_ns + to_ns(seconds) if seconds is not None else None,
             self._for_end_ns(),
-            self._net_end_ns(),
+            self._lifetime_end_ns(),
         )
         return min(end_ns for end_ns in ends if end_ns is not None)
 
@@ -120,8 +120,8 @@ class Life:
             first_ns=self.first_ns,
             heal_ns=self.heal_ns,
             healed_by=self.healed_by,
-            hits=self.gates.hits,
-            fired=self.gates.fired,
+            hits=self.trigger.hits,
+            fired=self.trigger.fired,
             state=self.state.value,
             error=self.error,
         )
@@ -134,11 +134,11 @@ class Life:
         for_s = self.spec.when.for_s
         return None if self.first_ns is None or for_s is None else self.first_ns + to_ns(for_s)
 
-    def _net_end_ns(self) -> int | None:
-        return None if self.first_ns is None else self.first_ns + to_ns(self.spec.net_s)
+    def _lifetime_end_ns(self) -> int | None:
+        return None if self.first_ns is None else self.first_ns + to_ns(self.spec.max_lifetime_s)
 
     def _let_go(self) -> list[Effect]:
-        self.gates.forget_keys()
+        self.trigger.forget_keys()
         effects, self.effects = self.effects, []
         return effects
 
