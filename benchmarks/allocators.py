@@ -30,10 +30,10 @@ from benchmarks.allocators_kv import kv
 from benchmarks.allocators_moves import moves
 from benchmarks.allocators_policies import policies
 from benchmarks.allocators_trace import trace
+from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.paged_spans import PagedSpans
-from runtime.memory.spans.adaptors import Fault, Limit, Log, Retry, Stats, Track, ladder
+from runtime.memory.spans.adaptors import Fault, Limit, Retry, Stats, Track, ladder
 from runtime.memory.spans.arena import Arena
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents
@@ -112,6 +112,16 @@ def _ways() -> dict[str, Callable[[int], None]]:
         def free(self, span: Span, after: Ticket | None) -> None:
             return
 
+    def blocks(pool: PagedPool) -> Callable[[int], None]:
+        owner = Owner("s")
+
+        def way(loops: int) -> None:
+            for _ in range(loops):
+                taken, _ = pool.take(owner, 1)
+                pool.release(owner, taken, None)
+
+        return way
+
     def floor(loops: int) -> None:
         pool = Floor()
         for _ in range(loops):
@@ -119,18 +129,17 @@ def _ways() -> dict[str, Callable[[int], None]]:
 
     small, large, whole = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB, 2 * MIB))
     step = AllocRequest(KIB, lifetime=Lifetime.GRAPH)
-    env = real_env()
     return {
         "floor: two calls and a span": floor,
         "arena 1 KiB, reset each 100": steps(_pool("arena", lambda one: Arena(one)), step),
         "ring 1 KiB": pairs(_pool("ring", Ring), small),
         "size classes 1 KiB": pairs(_pool("classes", lambda one: Classes(Extents(one))), small),
-        "  Limit, Fault, Retry, Stats": pairs(_stack(told=False), small),
-        "  and Track, Log": pairs(_stack(told=True), small),
+        "  Limit, Fault, Retry, Stats": pairs(_stack(tracked=False), small),
+        "  and Track": pairs(_stack(tracked=True), small),
         "  over whole segments": pairs(_pool("classes", lambda one: Classes(Whole(one, Extents(one)))), small),
         "whole segment 2 MiB": pairs(_pool("whole", lambda one: Whole(one, Extents(one))), whole),
         "size classes 1 MiB (extents)": pairs(_pool("classes", lambda one: Classes(Extents(one))), large),
-        "KV page 1 KiB": pairs(PagedSpans(env, PagedPool(env, 64, 16), KIB), small),
+        "KV block": blocks(PagedPool(real_env(), 64, 16, timer=time.perf_counter_ns)),
         "torch.empty 1 KiB, CPU": tensors(KIB),
         "torch.empty 1 MiB, CPU": tensors(MIB),
     }
@@ -140,11 +149,10 @@ def _pool(name: str, placement: Callable[[Segments], Placement]) -> SpanPool:
     return SpanPool(real_env(), name, placement(Segments(Reserve(64 * MIB), name, 16 * MIB)))
 
 
-def _stack(told: bool) -> Pool:
+def _stack(tracked: bool) -> Pool:
     env, bare = real_env(), _pool("classes", lambda one: Classes(Extents(one)))
-    inner: Pool = Track(bare, env) if told else bare
-    stack = Stats(Retry(Limit(Fault(inner, env), 64 * MIB), env, ladder(env, bare)), env.clock)
-    return Log(stack, env.clock, lambda line: None) if told else stack
+    inner: Pool = Track(bare, env) if tracked else bare
+    return Stats(Retry(Limit(Fault(inner, env), 64 * MIB), env, ladder(env, bare)), env.clock, env.clock.now_ns)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

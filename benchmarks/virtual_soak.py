@@ -146,7 +146,8 @@ def report(looks: Looks, history: Path, cpu_s: float) -> None:
     print(f"{wall_us:.0f} us a request ({cpu_us:.0f} CPU), {cpu_s / max(1, status.steps) * 1e6:.1f} CPU us a step")
     print(f"{status.steps} steps, {skipped} of them skipped; {status.steps / sent:.1f} steps a request")
     print(f"{status.prompt_tokens} prompt tokens, {status.generation_tokens} generated")
-    hit = status.prefix_hits / max(1, status.prefix_queries)
+    prefix = world.memory().prefix
+    hit = 0.0 if prefix is None else prefix.hit_rate
     print(f"prefix hits {hit:.0%}; evicted blocks {marks['kv.evict']}, preemptions {marks['kv.preempt']}")
     print(f"history {history.stat().st_size / (1 << 20):.0f} MiB")
 

@@ -22,7 +22,7 @@ from runtime.memory.kv.swap import SwapSpace
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import Span
 from runtime.memory.spans.upstream import Upstream
-from runtime.memory.standard import Fill
+from runtime.memory.standard import Fill, Timer
 from runtime.points import catalogue
 
 
@@ -35,6 +35,8 @@ class HostSegments:
     """KV of one block, as it lies on the host."""
     move: Callable[[Span, Span, int], None]
     poison: Callable[[str], Fill] | None = None
+    timer: Timer | None = None
+    """Wall time of allocations, ns; None in virtual time, whose history must be the same everywhere."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,16 @@ def make_env(
     return Env(clock, config.seed, faults, Ledger(wake))
 
 
-def make_block_pool(config: EngineConfig, env: Env, version: str) -> PagedPool:
+def make_block_pool(config: EngineConfig, env: Env, version: str, timer: Timer | None = None) -> PagedPool:
     """The pool of KV blocks. `version` names the weights: other weights share no cached prefix."""
-    return PagedPool(env, config.kv_blocks, config.block_tokens, prefix_cache=config.prefix_cache, version=version)
+    return PagedPool(
+        env,
+        config.kv_blocks,
+        config.block_tokens,
+        prefix_cache=config.prefix_cache,
+        version=version,
+        timer=timer,
+    )
 
 
 def assemble(
@@ -77,7 +86,15 @@ def assemble(
 ) -> Assembly:
     """Host pools, swap space, and the engine with its scheduler and guard over `device`."""
     pools, swap = host_memory(
-        env, pool, host.upstream, host.block_bytes, config.swap_blocks, device.copy, host.move, host.poison
+        env,
+        pool,
+        host.upstream,
+        host.block_bytes,
+        config.swap_blocks,
+        device.copy,
+        host.move,
+        host.poison,
+        host.timer,
     )
     engine = Engine(env, device, pool, sink, mailbox, config.limits, config.bounds, swap, chain)
     return Assembly(engine, pools, swap)

@@ -4,6 +4,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,10 +26,11 @@ from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
 from runtime.engine import Chain, Engine, eager_only
 from runtime.guard.audit import AuditRow
+from runtime.memory.kv.figures import kv_usage, prefix_usage, request_usages, tenant_usages
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import PoolKind
-from runtime.memory.spans.usage import Usage
+from runtime.memory.spans.usage import MemoryFigures
 from runtime.memory.standard import MIB, PoolSizes, SpanMover, device_pools
 from runtime.memory.tender import Tender
 from runtime.models.buffers import step_bytes
@@ -43,7 +45,7 @@ from runtime.models.step_space import StepSpace, scratch_bytes
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
-from runtime.server.ports import EventSink, Memory
+from runtime.server.ports import EventSink
 from runtime.status import Status
 
 KV_SHARE = 0.5
@@ -70,7 +72,7 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
         blocks = _blocks_that_fit(knobs, config, MemInfo(env).free_bytes())
         knobs = knobs.model_copy(update={"kv_blocks": blocks})
     digest = weights_digest(directory)
-    pool = make_block_pool(knobs, env, digest)
+    pool = make_block_pool(knobs, env, digest, timer=time.perf_counter_ns)
     segments = TorchSegments()
     space = _step_space(knobs, config, env, segments)
     in_weights = placed(segments, space.pools[PoolKind.WEIGHT], PoolKind.WEIGHT)
@@ -104,7 +106,8 @@ def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: 
         step=step_bytes(config, max(tokens, PROMPT_TOKENS), max(knobs.seqs_max, *ROWS)),
         workspace=2 * scratch,
     )
-    return StepSpace(config, segments, device_pools(env, segments, sizes, poison=_poison(knobs, segments)), scratch)
+    pools = device_pools(env, segments, sizes, poison=_poison(knobs, segments), timer=time.perf_counter_ns)
+    return StepSpace(config, segments, pools, scratch)
 
 
 def _poison(knobs: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
@@ -167,9 +170,10 @@ class Runtime:
         copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
         device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
         device.call(lambda: warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens))
-        host = HostSegments(segments, copies.block_bytes, segments.move, _poison(knobs, segments))
+        host = HostSegments(segments, copies.block_bytes, segments.move, _poison(knobs, segments), time.perf_counter_ns)
         made = assemble(knobs, self.env, self.mailbox, pool, device, host, sink, chain)
         self._engine, self._pools, swap = made.engine, made.host_pools, made.swap
+        self._block_bytes = copies.block_bytes
         self._device = device
         mover = SpanMover(segments.move)
         if swap is not None:
@@ -177,10 +181,10 @@ class Runtime:
         moves = {PoolKind.IO: mover} if swap is not None else {}
         info = MemInfo(self.env)
         self._tender = Tender(
-            self.env, self._pools, moves, mover.barrier, info.free_bytes, FREE_BYTES_MIN, self.measure_memory
+            self.env, self._pools, moves, mover.barrier, info.free_bytes, FREE_BYTES_MIN, self._measure
         )
         if threaded:
-            threading.Thread(target=self._serve, args=[self._engine], name="engine", daemon=True).start()
+            threading.Thread(target=self._serve, args=[self._engine, self._tender], name="engine", daemon=True).start()
 
     def turn(self) -> None:
         """One step of the engine, and a look after memory; on the engine's thread."""
@@ -194,17 +198,29 @@ class Runtime:
         return self._engine.audit(scope) + device_rows(self.env, self._space.held(), scope)
 
     @property
-    def memory(self) -> Memory:
-        """Figures that are at most a second old while there is work; from any thread."""
-        tender = self._tender
-        usages = () if tender is None else tender.usages
-        model, free_bytes = self._paged_model, None if tender is None else tender.free_bytes
-        return Memory(usages, dict(model.unowned_bytes), free_bytes, dict(model.conversions))
+    def memory(self) -> MemoryFigures:
+        """Figures that are at most a second old; from any thread."""
+        return MemoryFigures() if self._tender is None else self._tender.figures
 
-    def measure_memory(self) -> list[Usage]:
+    def measure_memory(self) -> MemoryFigures:
         """Figures of every pool, now; only on the engine's thread."""
-        own = [] if self._pools is None else [self._pools.usage(kind) for kind in (PoolKind.KV, PoolKind.IO)]
-        return own + self._space.usages()
+        return self._measure(self.memory.free_bytes)
+
+    def _measure(self, free_bytes: int | None) -> MemoryFigures:
+        engine, pools, pool, block_bytes = self._engine, self._pools, self._pool, self._block_bytes
+        assert engine is not None and pools is not None, "start comes first"
+        holdings = engine.holdings()
+        tenants = tenant_usages(pool, holdings, block_bytes)
+        io = replace(pools.usage(PoolKind.IO), leaks=engine.leaked("io"))
+        return MemoryFigures(
+            pools=(kv_usage(pool, tenants, engine.leaked(pool.name), block_bytes), io, *self._space.usages()),
+            prefix=prefix_usage(pool, block_bytes),
+            tenants=tenants,
+            requests=request_usages(pool, holdings, block_bytes),
+            unowned_bytes=dict(self._paged_model.unowned_bytes),
+            conversions=dict(self._paged_model.conversions),
+            free_bytes=free_bytes,
+        )
 
     def drain(self) -> None:
         """Take nobody new; only on the engine's thread."""
@@ -218,12 +234,13 @@ class Runtime:
         if self._engine is not None:
             self._device.close()
 
-    def _serve(self, engine: Engine) -> None:
+    def _serve(self, engine: Engine, tender: Tender) -> None:
         compute_alone()
         try:
             while not self._closing:
                 self.turn()
-                self.mailbox.wait(engine.wait_s())
+                waits = [wait_s for wait_s in (engine.wait_s(), tender.wait_s()) if wait_s is not None]
+                self.mailbox.wait(min(waits, default=None))
         except BaseException as error:  # whatever it is, nothing can be served after it and the process must say so
             self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")
             self.env.tell("fatal", "engine_thread", str(self._crash))

@@ -19,9 +19,6 @@ class Status:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
-    prefix_queries: int = 0
-    """Tokens looked for in the prefix index at admission, and of these the ones found."""
-    prefix_hits: int = 0
     progress_ns: int = 0
     """When a launch last completed or a request last ended."""
     flight_ns: int | None = None

@@ -6,9 +6,11 @@ over labels, for several engines or models behind one port.
 
 import http.client
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from harness.telemetry.memory_series import KV, PREFIX, TENANT, of_tenant
 
 BODY_BYTES_MAX = 8 << 20
 
@@ -22,6 +24,14 @@ class MetricSource:
     kind: str
     samples: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)  # only samples with these labels; {}: all
+    by: str = ""  # a series for each value of this label; "": one over all
+    ours: bool = False  # only our runtime tells it: elsewhere nobody misses it
+
+
+def _memory() -> dict[str, MetricSource]:
+    """KV and prefix cache of our runtime."""
+    tables = [(one, "") for one in (*KV, *PREFIX)] + [(one, "tenant") for one in TENANT]
+    return {one.name: MetricSource(one.unit, one.kind, (one.sample,), one.labels, by, True) for one, by in tables}
 
 
 # Names: vLLM's docs/design/metrics.md (gpu_cache_usage_perc is the old one); SGLang's production metrics page. SGLang
@@ -38,6 +48,7 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "kv.cached_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
         "kv.limbo_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
         "kv.total_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",)),
+        **_memory(),
     },
     "sglang": {
         "server.running": MetricSource("requests", "gauge", ("sglang:num_running_reqs",)),
@@ -47,7 +58,8 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "server.generation_tokens": MetricSource("tokens", "counter", ("sglang:generation_tokens_total",)),
     },
 }
-SERIES_NAMES = tuple(PRESETS["vllm"])  # all series names; a preset that lacks one declares it absent
+SERIES_NAMES = tuple(name for name, want in PRESETS["vllm"].items() if not want.ours)
+"""Names that every target should have; a page without one says "absent"."""
 
 GAUGES = ("server.running", "server.waiting", "kv.usage")
 """The gauges that show that all resources were returned; judge reclamation needs one of them."""
@@ -73,10 +85,15 @@ def read_metrics(text: str, preset: str) -> dict[str, float]:
         raise ScrapeFailed(f"not Prometheus text: {type(error).__name__}") from error
     found: dict[str, float] = {}
     for ours, want in wanted.items():
-        value = _sum(sums, want)
-        if value is not None and math.isfinite(value):
-            found[ours] = value
+        for name, value in _values(sums, ours, want):
+            if math.isfinite(value):
+                found[name] = value
     return found
+
+
+def wanted_of(name: str, preset: str) -> MetricSource:
+    """What a name that `read_metrics` found stands for; it may be of one tenant."""
+    return PRESETS[preset][name.partition("[")[0]]
 
 
 def fetch(url: str, timeout_s: float) -> str:
@@ -102,11 +119,20 @@ def _name(row: str) -> str:
     return row[:end]
 
 
-def _sum(sums: Mapping[str, list[tuple[Mapping[str, str], float]]], want: MetricSource) -> float | None:
+def _values(
+    sums: Mapping[str, list[tuple[Mapping[str, str], float]]], ours: str, want: MetricSource
+) -> Iterator[tuple[str, float]]:
+    """Sums over the samples that are wanted: one, or one for each value of the label `want.by`."""
     for name in want.samples:
-        values = [
-            value for labels, value in sums.get(name, ()) if all(labels.get(k) == v for k, v in want.labels.items())
+        matching = [
+            (labels, value)
+            for labels, value in sums.get(name, ())
+            if all(labels.get(k) == v for k, v in want.labels.items())
         ]
-        if values:
-            return sum(values)
-    return None
+        if want.by:
+            for one in dict.fromkeys(labels.get(want.by, "") for labels, _ in matching):
+                yield of_tenant(ours, one), sum(value for labels, value in matching if labels.get(want.by, "") == one)
+        elif matching:
+            yield ours, sum(value for _, value in matching)
+        if matching:
+            return

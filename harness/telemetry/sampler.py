@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.telemetry import host
 from harness.telemetry.clocks import ClockReading, clock_steps
-from harness.telemetry.metrics import PRESETS, SERIES_NAMES, ScrapeFailed, read_metrics
+from harness.telemetry.metrics import SERIES_NAMES, ScrapeFailed, read_metrics, wanted_of
 from harness.telemetry.ports import CounterRate, SamplerPorts, Sink, WatchedProcess
 
 PERIOD_NS = 1_000_000_000
@@ -167,9 +167,9 @@ class Sampler:
             self._record_scrape_state(now_ns, str(error))
             return
         self._record_scrape_state(now_ns, None)
-        for name, want in PRESETS[self._preset].items():
-            if name in found:
-                self._put(name, want.unit, want.kind, "scrape", now_ns, found[name])
+        for name, value in found.items():
+            want = wanted_of(name, self._preset)
+            self._put(name, want.unit, want.kind, "scrape", now_ns, value)
         for name in SERIES_NAMES:
             if name not in found and not self._scraped:
                 self._declare_absent(

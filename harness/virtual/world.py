@@ -13,6 +13,7 @@ from harness.plan.canary import CanaryConfig
 from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
 from harness.plan.timeline import trial_s
+from harness.telemetry.memory_series import memory_rows
 from harness.virtual.client import Client
 from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
@@ -32,7 +33,9 @@ from runtime.device.virtual_time import VirtualTime
 from runtime.engine import EngineParts, StepExecutor
 from runtime.fast_forward import CHECK_ONE_IN, FastForward
 from runtime.guard.audit import AuditRow
+from runtime.memory.kv.figures import kv_usage, prefix_usage, tenant_usages
 from runtime.memory.spans.upstream import Reserve
+from runtime.memory.spans.usage import MemoryFigures
 from runtime.server.config import server_config
 
 SAMPLE_NS = 1_000_000_000
@@ -84,6 +87,7 @@ class World:
         )
         self._rationed = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
         device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
+        self._pool, self._block_bytes = pool, mover.block_bytes
         config = server_config(tables["server"])
         context_tokens = knobs.kv_blocks * knobs.block_tokens
         self.server = VirtualServer(
@@ -173,6 +177,13 @@ class World:
         wait_s = self.engine.wait_s()
         self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
+    def memory(self) -> MemoryFigures:
+        """Figures of KV and the prefix cache; those of single requests are in the audits."""
+        pool, engine, block_bytes = self._pool, self.engine, self._block_bytes
+        tenants = tenant_usages(pool, engine.holdings(), block_bytes)
+        kv = kv_usage(pool, tenants, engine.leaked(pool.name), block_bytes)
+        return MemoryFigures(pools=(kv,), prefix=prefix_usage(pool, block_bytes), tenants=tenants)
+
     def _sample(self) -> None:
         self.server.admission.end_silent()
         self.server.marked(self.time.now_ns(), all_of_them=True)
@@ -196,6 +207,7 @@ class World:
                 "load.dropped": (load.dropped, "requests", "counter"),
                 "load.sent": (load.sent, "requests", "counter"),
                 "load.done": (load.done, "requests", "counter"),
+                **memory_rows(self.memory()),
             },
         )
         self.rows.turn_gaps(now_ns)

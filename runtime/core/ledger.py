@@ -11,7 +11,7 @@ name on it: `outstanding()` gives owners, `history()` their last events.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.core.ports import Ticket
@@ -162,6 +162,10 @@ class Ledger:
     def limbo(self) -> tuple[Limbo, ...]:
         """All that waits, oldest first."""
         return tuple(self._limbo)
+
+    def leaked(self, pool: str, alive: Collection[str]) -> int:
+        """Items of `pool` that are held by owners who are not `alive`."""
+        return sum(len(items) for owner, items in self._held[pool].items() if owner not in alive)
 
     def outstanding(self) -> Iterator[tuple[str, str, int]]:
         """(pool, owner, items) of every holding, in order of first acquisition."""

@@ -20,6 +20,7 @@ from runtime.engine.landing import Landing
 from runtime.engine.open_requests import OpenRequests
 from runtime.guard.audit import AuditRow, audit
 from runtime.guard.watchdog import Bounds, Watchdog
+from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.batch import Batch
@@ -87,6 +88,14 @@ class Engine:
         """The reclamation audit, on the engine's thread; from another thread post a Call. Reads all KV in use."""
         self._landing.read_back([one for one in self.scheduler.running if not one.copying])
         return audit(self._env, self._pool, self.requests.keys(), len(self._in_flight()), scope)
+
+    def holdings(self) -> list[Holding]:
+        """What each open request has of KV, for figures; on the engine's thread."""
+        return self.scheduler.holdings()
+
+    def leaked(self, pool: str) -> int:
+        """Blocks or spans of `pool` that requests hold which have ended; on the engine's thread."""
+        return self._env.ledger.leaked(pool, self.requests.keys())
 
     def drain(self) -> None:
         """Refuse new requests from now on; those inside end by themselves."""
@@ -256,8 +265,6 @@ class Engine:
             prompt_tokens=progress.prompt_tokens,
             generation_tokens=progress.generation_tokens,
             preemptions=self._env.marks.total["kv.preempt"],
-            prefix_queries=scheduler.prefix_queries,
-            prefix_hits=scheduler.prefix_hits,
             progress_ns=progress.t_ns,
             flight_ns=self._flight.ticket.launched_ns if self._flight else None,
             draining=self._draining,

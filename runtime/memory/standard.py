@@ -1,13 +1,13 @@
 """The pools of a runtime, the same live and in virtual time; only what is upstream differs.
 
-    engine's thread    kv, prefix     PagedSpans over the scheduler's own PagedPool
-                       io             Stats > Retry > Limit > Track > Fault > size classes      swap and staging
+    engine's thread    io             Stats > Retry > Limit > Track > Fault > size classes      swap and staging
     device's thread    weight         Stats > extents                        filled once, before faults can be armed
                        activation     Stats > Retry > Fault > arena                             a step
                        workspace      Stats > Retry > FaultAlloc > ring                         an operator
 
 A pool belongs to one thread, and so does its ledger: the device's pools keep one of their own, since a launch takes and
-gives back while the engine does. Poison goes in below Fault, and Log on top, where they are asked for.
+gives back while the engine does. Poison goes in below Fault where it is asked for. KV and the prefix cache are a
+PagedPool of their own, on the engine's thread.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
-from runtime.memory.kv.paged_spans import PagedSpans
-from runtime.memory.spans.adaptors import Fault, FaultAlloc, Limit, Log, Poison, Retry, Rung, Stats, Track, ladder
+from runtime.memory.spans.adaptors import Fault, FaultAlloc, Limit, Poison, Retry, Rung, Stats, Track, ladder
 from runtime.memory.spans.arena import Arena
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents
@@ -35,6 +34,7 @@ STEPS_MAX = 4
 """Segments of the arena, each for the largest step: one is in use, the others take what a lost reset leaves behind."""
 
 Fill = Callable[[Place, int], None]
+Timer = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +86,19 @@ class SpanMover:
 def engine_pools(
     env: Env,
     upstream: Upstream,
-    kv: PagedSpans,
     sizes: PoolSizes,
     mover: SpanMover,
     *,
     poison: Callable[[str], Fill] | None = None,
-    log: Callable[[str], None] | None = None,
+    timer: Timer | None = None,
 ) -> Pools:
-    """kv, prefix and io; all calls belong to the engine's thread."""
+    """The pool io; all calls belong to the engine's thread. `timer` gives wall time in ns; without it no latency is
+    measured."""
     io = SpanPool(env, "io", Classes(Extents(Segments(upstream, "io", sizes.io_segment))), alignment=64)
     guarded = Limit(Track(Fault(_poisoned(io, poison), env), env), sizes.io)
     climbing = Retry(guarded, env, ladder(env, guarded, move=mover, barrier=mover.barrier))
-    seen = _seen(env, climbing, log)
-    return Pools({PoolKind.KV: kv, PoolKind.PREFIX: kv, PoolKind.IO: seen})
+    seen = _seen(env, climbing, timer)
+    return Pools({PoolKind.IO: seen})
 
 
 def device_pools(
@@ -107,7 +107,7 @@ def device_pools(
     sizes: PoolSizes,
     *,
     poison: Callable[[str], Fill] | None = None,
-    log: Callable[[str], None] | None = None,
+    timer: Timer | None = None,
 ) -> Pools:
     """weight, activation and workspace; all calls belong to the thread that runs launches (before it runs: to who
     loads the weights)."""
@@ -124,9 +124,9 @@ def device_pools(
     rungs = (_take_back(activation), *ladder(own, activation, neighbours=(workspace,)))
     return Pools(
         {
-            PoolKind.WEIGHT: _seen(own, weight, log),
-            PoolKind.ACTIVATION: _seen(own, Retry(activation, own, rungs), log),
-            PoolKind.WORKSPACE: _seen(own, Retry(workspace, own, ()), log),
+            PoolKind.WEIGHT: _seen(own, weight, timer),
+            PoolKind.ACTIVATION: _seen(own, Retry(activation, own, rungs), timer),
+            PoolKind.WORKSPACE: _seen(own, Retry(workspace, own, ()), timer),
         }
     )
 
@@ -146,6 +146,5 @@ def _take_back(arena: Pool) -> Rung:
     return Rung("take_back", climb)
 
 
-def _seen(env: Env, pool: Pool, log: Callable[[str], None] | None) -> Pool:
-    counted = Stats(pool, env.clock)
-    return counted if log is None else Log(counted, env.clock, log)
+def _seen(env: Env, pool: Pool, timer: Timer | None) -> Pool:
+    return Stats(pool, env.clock, timer)

@@ -82,6 +82,7 @@ class StepSpace:
         """The launch is over, well or not, and nothing runs that touches its bytes."""
         with self._door:
             self._activation.reset(ResetScope(Lifetime.GRAPH, self._session), None)
+            self._session = ""
 
     def scratch(self, *shapes: Shape) -> "Scratch[tuple[Tensor, ...]]":
         """`with space.scratch(a, b) as (first, second)`: float32 tensors of these shapes, with any content."""
@@ -98,9 +99,12 @@ class StepSpace:
         return scratch
 
     def usages(self) -> list[Usage]:
-        """Figures of the device's pools, from any thread."""
+        """Figures of the device's pools, from any thread. Activations of another launch than the one under way are
+        leaked: their reset was lost."""
         with self._door:
-            return [self.pools.usage(kind) for kind in KINDS]
+            weight, activation, workspace = (self.pools.usage(kind) for kind in KINDS)
+            leaks = sum(request.session != self._session for _, request in self._activation.live())
+            return [weight, replace(activation, leaks=leaks), workspace]
 
     def held(self) -> list[tuple[Span, AllocRequest]]:
         """All spans of the device's pools that have not ended, from any thread."""

@@ -16,6 +16,7 @@ from runtime.core.edge import End, Ended, Submit
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
+from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.prefix import BlockKey, KeyLine, salt_of
 from runtime.memory.kv.swap import Swapped
 from runtime.memory.kv.tags import TagLine
@@ -53,6 +54,7 @@ class Request:
         "preempted",
         "published",
         "rank",
+        "refused",
         "seq",
         "submit",
         "swapped",
@@ -84,6 +86,8 @@ class Request:
         self.admit_ns: int | None = None
         self.first_ns: int | None = None
         self.preempted = 0
+        self.refused = 0
+        """Its wishes for blocks that the pool refused."""
         self.launches = 0
         """That landed since it last began to run."""
         self.swapped: Swapped | None = None
@@ -107,6 +111,13 @@ class Request:
     def owner(self) -> Owner:
         """The request as memory and faults see it, now. Its phase is decode once the whole prompt is computed."""
         return self._owners[self.computed >= len(self.submit.prompt)]
+
+    @property
+    def holding(self) -> Holding:
+        """What it has of KV, for figures."""
+        host_bytes = self.swapped.span.bytes if self.swapped is not None else 0
+        tokens = len(self.tokens)
+        return Holding(self.owner, self.blocks, tokens, host_bytes, self.refused, self.preempted, self.cached)
 
     @property
     def generated(self) -> int:

@@ -14,6 +14,7 @@ from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks
 from runtime.core.ports import Ticket
+from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.batch import Batch, Row
@@ -57,9 +58,6 @@ class Scheduler:
     ) -> None:
         self.places = Places()
         self.preemption = Preemption(env, pool, self.places, swap, limits.preemption, refuse)
-        self.prefix_queries = 0
-        """Tokens of admitted requests that were looked for in the prefix index, and of these the ones found."""
-        self.prefix_hits = 0
         self._env = env
         self._pool = pool
         self._limits = limits
@@ -125,6 +123,11 @@ class Scheduler:
         if batch.tokens > 2 * len(batch.rows):
             self.preemption.rates.computed(batch.tokens, took_ns)
 
+    def holdings(self) -> list[Holding]:
+        """What each request that has not ended has of KV, those that run first; without those that have none."""
+        found = [one.holding for one in self.running]
+        return found + [one.holding for one in self.waiting if one.swapped is not None]
+
     def remove(self, request: Request, after: Ticket | None) -> None:
         """`request` has ended: out of every list, and what it holds back once `after` is done."""
         self.places.leave(request)
@@ -187,8 +190,7 @@ class Scheduler:
         if not tokens:
             self._pool.release(request.owner, request.strip(), None)
         elif self._pool.prefix_cache:
-            self.prefix_queries += len(request.tokens)
-            self.prefix_hits += request.computed
+            self._pool.looked_up(request.owner, len(request.tokens), request.computed)
         return tokens
 
     def _bring_back(self, request: Request) -> bool:
@@ -201,6 +203,7 @@ class Scheduler:
             return self.preemption.bring_back(request)
         except OutOfBlocks:
             self._env.marks.hit("kv.out_of_blocks")
+            request.refused += 1
             return False
 
     def _cached(self, request: Request) -> list[int]:
@@ -233,17 +236,20 @@ class Scheduler:
         """Blocks for `tokens` tokens of `request`, preempting those behind it that have no row yet if need be."""
         if tokens <= len(request.blocks) * self._pool.block_tokens:
             return True
-        need = self._pool.blocks_for(tokens) - len(request.blocks)
-        while not self._take(request, need):
+        need, preempted = self._pool.blocks_for(tokens) - len(request.blocks), False
+        while not (taken := self._take(request, need)):
             if self._space.coming(need):
-                return False
+                break
             victim = last_behind(self.running, request.rank, [row.request for row in rows])
             if victim is None or (victim is request and self._alone_for_ever(request, need)):
                 return False
             self.preemption.preempt(victim)
             if victim is request:
                 return False
-        return True
+            preempted = True
+        if preempted:
+            self._pool.saved_by("preempt")
+        return taken
 
     def _take(self, request: Request, need: int) -> bool:
         """Give it `need` blocks more, if the pool has them."""
@@ -251,6 +257,7 @@ class Scheduler:
             request.give(*self._pool.take(request.owner, need))
         except OutOfBlocks:
             self._env.marks.hit("kv.out_of_blocks")
+            request.refused += 1
             return False
         return True
 
@@ -264,6 +271,7 @@ class Scheduler:
     def _reject(self, request: Request) -> None:
         """The last rung of the ladder."""
         self._env.marks.hit("kv.reject")
+        self._pool.saved_by("reject")
         text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
         self._refuse(request, OutOfBlocks(text))
 

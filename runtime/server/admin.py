@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faults import FaultSpec, SpecError, UnknownName
 from runtime.core.edge import Call
-from runtime.memory.spans.usage import Usage, print_stats
+from runtime.memory.spans.usage import figures_of, print_stats
 from runtime.server.admission import Admission, Rejected
 from runtime.server.connection import Connection
 from runtime.server.errors import problem
@@ -180,18 +180,22 @@ class Admin:
         return JSONResponse({"pid": os.getpid(), "model": self._runtime.model, **self._runtime.info})
 
     async def memory(self, _: Request) -> Response:
-        """Every pool's figures now, as numbers and as a table for people; and what is held outside of them."""
+        """Figures of every pool, of the prefix cache, of each tenant and of each request, now; a table of the pools for
+        people; and what is held outside of them."""
         try:
-            usages = await self._on_engine(self._runtime.measure_memory, _ENGINE_WAIT_S)
+            memory = await self._on_engine(self._runtime.measure_memory, _ENGINE_WAIT_S)
         except TimeoutError:
             return _busy()
-        memory = self._runtime.memory
+        requests = [figures_of(one) | {"request": self._journal.name(one.request)} for one in memory.requests]
         return JSONResponse(
             {
-                "pools": [_figures(usage) for usage in usages],
+                "pools": [figures_of(usage) for usage in memory.pools],
+                "prefix": None if memory.prefix is None else figures_of(memory.prefix),
+                "tenants": [figures_of(one) for one in memory.tenants],
+                "requests": requests,
                 "unowned_bytes": dict(memory.unowned_bytes),
                 "free_bytes": memory.free_bytes,
-                "table": print_stats(list(usages)).splitlines(),
+                "table": print_stats(memory.pools).splitlines(),
             }
         )
 
@@ -233,11 +237,6 @@ class Admin:
         self._runtime.mailbox.post(Call(call))
         async with asyncio.timeout(wait_s):
             return await answer
-
-
-def _figures(usage: Usage) -> dict[str, object]:
-    derived = "fragmentation internal_fragmentation hit_rate failure_rate failed_per_hour".split()
-    return asdict(usage) | {name: getattr(usage, name) for name in derived}
 
 
 def _busy() -> Response:

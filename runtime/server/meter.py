@@ -1,14 +1,16 @@
 """`/metrics`: vLLM's names where the meaning is the same, so that existing boards and alerts work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from faults.fault_instance import CAN_FIRE
+from runtime.memory.spans.usage import MemoryFigures, PrefixUsage, TenantUsage, Usage, figures_of
 from runtime.server.connection import HttpSession
-from runtime.server.ports import Memory, RuntimeHandle
+from runtime.server.ports import RuntimeHandle
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
@@ -88,8 +90,6 @@ class EngineFigures(Collector):
             ("vllm:prompt_tokens", "Prompt tokens, computed or cached", status.prompt_tokens),
             ("vllm:generation_tokens", "Tokens generated", status.generation_tokens),
             ("vllm:num_preemptions", "Requests whose KV was taken away", status.preemptions),
-            ("vllm:prefix_cache_queries", "Tokens looked for in the prefix cache", status.prefix_queries),
-            ("vllm:prefix_cache_hits", "Tokens found in the prefix cache", status.prefix_hits),
         ):
             counter = CounterMetricFamily(name, text, labels=labels)
             counter.add_metric(values, value)
@@ -120,16 +120,13 @@ class EngineFigures(Collector):
         yield total
 
 
-def _memory(memory: Memory) -> Iterator[Metric]:
-    """Pools by name, and what is held beside them."""
-    pools = GaugeMetricFamily("seatrial_pool_bytes", "Bytes of a pool by state", labels=["pool", "state"])
-    failed = CounterMetricFamily("seatrial_pool_failed", "Allocations that were refused", labels=["pool"])
-    missed = CounterMetricFamily("seatrial_pool_missed", "Allocations that needed a refill or segment", labels=["pool"])
-    for usage in memory.usages:
-        for state in ("held", "limbo", "free", "pinned"):
-            pools.add_metric([usage.pool, state], getattr(usage, f"{state}_bytes"))
-        failed.add_metric([usage.pool], usage.failed)
-        missed.add_metric([usage.pool], usage.allocs - usage.hits)
+def _memory(memory: MemoryFigures) -> Iterator[Metric]:
+    """Pools, the prefix cache and tenants by name, and what is held beside them. Requests are too many for labels; they
+    are in /admin/memory."""
+    yield from _pools(memory.pools)
+    if memory.prefix is not None:
+        yield from _prefix(memory.prefix)
+    yield from _tenants(memory.tenants)
     unowned = GaugeMetricFamily(
         "seatrial_unowned_bytes", "Most bytes that a launch allocated outside of every pool", labels=["phase"]
     )
@@ -140,6 +137,101 @@ def _memory(memory: Memory) -> Iterator[Metric]:
     )
     for phase, n in memory.conversions.items():
         conversions.add_metric([phase], n)
-    yield from (pools, failed, missed, unowned, conversions)
+    yield from (unowned, conversions)
     if memory.free_bytes is not None:
         yield GaugeMetricFamily("seatrial_device_free_bytes", "What the device says it has left", memory.free_bytes)
+
+
+POOL_GAUGES = {
+    "asked_bytes": "Bytes of live spans as asked, or of KV slots that hold a token",
+    "largest_free_bytes": "Bytes of the largest free piece",
+    "peak_bytes": "Most bytes that were held and in limbo at once",
+    "fragmentation": "External: 1 - largest free piece / free bytes",
+    "internal_fragmentation": "Share of the held bytes that nobody asked for",
+    "hit_rate": "Share of allocations that needed no refill, no segment and no eviction",
+    "failure_rate": "Share of allocations that were refused",
+    "failed_per_hour": "Refused allocations per hour of the pool's life",
+    "leaks": "Spans or blocks whose owner has ended",
+    "latency_ns_p99": "Wall time of an allocation, ns, over the last 4096",
+}
+POOL_COUNTERS = {
+    "allocs": "Allocations that were served",
+    "failed": "Allocations that were refused",
+    "fragmentation_failures": "Allocations that were refused though enough was free, in pieces",
+}
+TENANT_GAUGES = {
+    "requests": "Requests that hold KV",
+    "asked_bytes": "Bytes of KV slots that hold a token",
+    "held_bytes": "Bytes of KV blocks held",
+    "host_bytes": "Bytes of KV on the host",
+    "peak_bytes": "Most bytes of KV that were held at once",
+    "internal_fragmentation": "Share of the held bytes that hold no token",
+    "failure_rate": "Share of wishes for blocks that were refused",
+    "prefix_hit_rate": "Share of looked-for tokens that were cached",
+}
+TENANT_COUNTERS = {
+    "allocs": "Wishes for blocks that were served",
+    "failed": "Wishes for blocks that were refused",
+    "prefix_queries": "Tokens looked for in the prefix cache",
+    "prefix_hits": "Tokens found in the prefix cache",
+}
+
+
+def _pools(pools: Sequence[Usage]) -> Iterator[Metric]:
+    states = GaugeMetricFamily("seatrial_pool_bytes", "Bytes of a pool by state", labels=["pool", "state"])
+    missed = CounterMetricFamily(
+        "seatrial_pool_missed", "Allocations that needed a refill, a segment or an eviction", labels=["pool"]
+    )
+    rungs = CounterMetricFamily(
+        "seatrial_pool_rung", "Allocations by the rung that saved them; reject: none did", labels=["pool", "rung"]
+    )
+    for usage in pools:
+        for state in ("held", "limbo", "free", "pinned"):
+            if (size := getattr(usage, f"{state}_bytes")) is not None:
+                states.add_metric([usage.pool, state], size)
+        missed.add_metric([usage.pool], usage.allocs - usage.hits)
+        for rung, n in (usage.rungs or {}).items():
+            rungs.add_metric([usage.pool, rung], n)
+    yield from (states, missed, rungs)
+    rows = [(usage.pool, figures_of(usage)) for usage in pools]
+    yield from _families("seatrial_pool_", "pool", rows, POOL_GAUGES, POOL_COUNTERS)
+
+
+def _prefix(prefix: PrefixUsage) -> Iterator[Metric]:
+    yield CounterMetricFamily("vllm:prefix_cache_queries", "Tokens looked for in the prefix cache", prefix.queries)
+    yield CounterMetricFamily("vllm:prefix_cache_hits", "Tokens found in the prefix cache", prefix.hits)
+    for name, text, value in (
+        ("hit_rate", "Share of looked-for tokens that were found", prefix.hit_rate),
+        ("published_bytes", "Bytes of blocks in the index", prefix.published_bytes),
+        ("cached_bytes", "Of these, held by no request", prefix.cached_bytes),
+        ("peak_bytes", "Most bytes that were in the index at once", prefix.peak_bytes),
+    ):
+        yield GaugeMetricFamily(f"seatrial_prefix_{name}", text, value)
+    for name, text, value in (
+        ("published", "Blocks that entered the index", prefix.published),
+        ("refused", "Blocks that did not, since another one held the same", prefix.refused),
+        ("evicted", "Blocks that left it for want of room", prefix.evicted),
+    ):
+        yield CounterMetricFamily(f"seatrial_prefix_{name}", text, value)
+
+
+def _tenants(tenants: Sequence[TenantUsage]) -> Iterator[Metric]:
+    rows = [(one.tenant, figures_of(one)) for one in tenants]
+    yield from _families("seatrial_kv_tenant_", "tenant", rows, TENANT_GAUGES, TENANT_COUNTERS)
+
+
+def _families(
+    prefix: str,
+    label: str,
+    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    gauges: Mapping[str, str],
+    counters: Mapping[str, str],
+) -> Iterator[Metric]:
+    """A family for each name, with a sample for each row that has it."""
+    for names, kind in ((gauges, GaugeMetricFamily), (counters, CounterMetricFamily)):
+        for name, text in names.items():
+            family = kind(prefix + name, text, labels=[label])
+            for value, figures in rows:
+                if name in figures:
+                    family.add_metric([value], figures[name])
+            yield family

@@ -1,7 +1,6 @@
 """The interface between the server and the builder of the engine (`runtime.build`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from faults import FaultSpec, FaultState, Fire
@@ -9,21 +8,8 @@ from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
 from runtime.guard.audit import AuditRow
-from runtime.memory.spans.usage import Usage
+from runtime.memory.spans.usage import MemoryFigures
 from runtime.status import Status
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes that the pools hold, and bytes that are held beside them."""
-
-    usages: tuple[Usage, ...] = ()
-    unowned_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By phase: the most that a launch made the device allocate outside of every pool."""
-    free_bytes: int | None = None
-    """Bytes that the device reports as free; None where it cannot tell."""
-    conversions: Mapping[str, int] = field(default_factory=dict)
-    """The most layout conversions in a launch, by phase."""
 
 
 class Tokenizer(Protocol):
@@ -104,12 +90,12 @@ class RuntimeHandle(Protocol):
         ...
 
     @property
-    def memory(self) -> Memory:
-        """Figures that are at most a second old while there is work."""
+    def memory(self) -> MemoryFigures:
+        """Figures that are at most a second old."""
         ...
 
-    def measure_memory(self) -> Sequence[Usage]:
-        """Figures of every pool, now."""
+    def measure_memory(self) -> MemoryFigures:
+        """The same figures, now."""
         ...
 
     def audit(self, scope: str) -> Sequence[AuditRow]:

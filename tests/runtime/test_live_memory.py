@@ -139,7 +139,7 @@ def test_steady_decode_makes_no_segment_and_all_bytes_have_an_owner(live: Live):
     made = segments.reserved
     live.run("a-1", "b-1", "c-1", max_tokens=40)
     assert segments.reserved == made
-    usages = {usage.pool: usage for usage in live.runtime.measure_memory()}
+    usages = {usage.pool: usage for usage in live.runtime.measure_memory().pools}
     assert {"kv", "io", "weight", "activation", "workspace"} == set(usages)
     assert all(usage.conserved for usage in usages.values())
     assert usages["activation"].live == usages["workspace"].live == 0
@@ -166,7 +166,7 @@ def test_poison_changes_no_token_and_what_came_back_is_overwritten(exact: bool):
 def test_figures_are_published_by_the_engines_turns(live: Live):
     live.run("a-0")
     memory = live.runtime.memory
-    assert {usage.pool for usage in memory.usages} == {"kv", "io", "weight", "activation", "workspace"}
+    assert {usage.pool for usage in memory.pools} == {"kv", "io", "weight", "activation", "workspace"}
     assert memory.unowned_bytes["prefill"] > 0
     assert memory.free_bytes is None or memory.free_bytes > 0
 

@@ -48,7 +48,8 @@ def test_who_begins_alike_computes_only_the_rest_and_gets_the_same_tokens():
     assert computed(bench) - before == 3 + 3
     assert bench.sink.ended[second].tokens_cached == 16
     assert bench.sink.tokens[second] == expected_tokens([*SHARED, 1, 2], 4)
-    assert (bench.engine.status.prefix_queries, bench.engine.status.prefix_hits) == (17 + 19, 16)
+    account = bench.pool.accounts[""]
+    assert (account.queries, account.hits) == (17 + 19, 16)
     healthy(bench)
 
 
@@ -159,7 +160,7 @@ def test_preempted_request_finds_its_own_blocks_again():
     second = bench.submit(range(50, 58), max_tokens=10)
     bench.run()
     assert bench.sink.ended[second].preempted >= 1
-    assert bench.engine.status.prefix_hits > 0
+    assert sum(one.hits for one in bench.pool.accounts.values()) > 0
     assert bench.sink.ended[second].tokens_cached == 0, "it tells what was cached when it was first admitted"
     for name, prompt in ((first, range(8)), (second, range(50, 58))):
         assert bench.sink.tokens[name] == expected_tokens(prompt, 10)

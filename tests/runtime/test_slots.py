@@ -76,7 +76,7 @@ def test_who_hits_a_prefix_reads_its_slots():
     second = bench.submit(PROMPT, 4)
     for _ in range(3):
         bench.turn()
-    assert bench.engine.scheduler.prefix_hits == 2 * BLOCK_TOKENS
+    assert bench.pool.accounts[""].hits == 2 * BLOCK_TOKENS
     assert corrupt(bench, second)
 
 

@@ -12,7 +12,8 @@ Only full blocks are published and sharing begins and ends at their edges, so a 
 there is no copy-on-write: `check_writes` asserts it before each launch.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from faults.points import Kind
@@ -21,10 +22,13 @@ from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Limbo
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
+from runtime.memory.kv.account import Account
 from runtime.memory.kv.points import KV_EVICT, KV_PUBLISH, KV_TAKE
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
 from runtime.memory.kv.tags import TagPlane
 from runtime.memory.spans.points import MEMORY_FREE
+
+LATENCIES_KEPT = 4096
 
 
 class PoolCount(NamedTuple):
@@ -54,6 +58,7 @@ class PagedPool:
     """`blocks` blocks of `block_tokens` tokens. Owners are names in the ledger; the pool itself knows only ids.
 
     `prefix_cache` keeps published blocks for others; `version` names weights and quantisation, whose KV never mixes.
+    `timer` gives wall time in ns to measure allocations with; without it, as in virtual time, none is measured.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class PagedPool:
         *,
         prefix_cache: bool = False,
         version: str = "",
+        timer: Callable[[], int] | None = None,
     ) -> None:
         self.name = name
         self.prefix_cache = prefix_cache
@@ -77,10 +83,32 @@ class PagedPool:
         self._free = list(range(blocks - 1, -1, -1))
         self._pins: dict[int, int] = {}
         """How many entries of limbo each block is in."""
+        self.peak = 0
+        """The most blocks that were live and in limbo at once."""
+        self.latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        """Wall time of the last calls of `take`."""
+        self._accounts: dict[str, Account] = {}
+        self._saved = {"preempt": 0, "reject": 0}
+        self._timer = timer
+        self._start_ns = env.clock.now_ns()
 
     def take(self, owner: Owner, n: int) -> tuple[list[int], list[int]]:
         """`n` blocks for `owner` and their generations; cached ones are evicted for it. Raises OutOfBlocks, and then
         nothing was taken."""
+        timer = self._timer
+        start_ns = timer() if timer is not None else 0
+        account = self._account(owner.tenant)
+        try:
+            blocks = self._take(owner, n, account)
+            return blocks, self.plane.hand_out(blocks)
+        except OutOfBlocks:
+            account.failed += 1
+            raise
+        finally:
+            if timer is not None:
+                self.latencies_ns.append(timer() - start_ns)
+
+    def _take(self, owner: Owner, n: int, account: Account) -> list[int]:
         env, free = self._env, self._free
         if env.faults.armed:
             owner.fire(KV_TAKE, env.faults, pool=self.name)
@@ -98,14 +126,30 @@ class PagedPool:
             self.index.forget(blocks)
         if not env.ledger.acquire(self.name, owner.request, blocks):
             self._given_twice(owner.request, blocks)
-        return blocks, self.plane.hand_out(blocks)
+        account.took(1, short > 0, n)
+        self._see_peak()
+        return blocks
 
     def share(self, owner: Owner, blocks: Sequence[int]) -> list[int]:
         """`owner` now holds published `blocks` too, with all that hold them already. Returns the generations that they
         were published with: every reader claims the same one."""
         generations = [self.index.hold(block) for block in blocks]
-        self._env.ledger.acquire(self.name, owner.request, blocks)
+        ledger, name = self._env.ledger, self.name
+        live = ledger.live(name)
+        ledger.acquire(name, owner.request, blocks)
+        self._account(owner.tenant).grew(ledger.live(name) - live)
+        self._see_peak()
         return generations
+
+    def looked_up(self, owner: Owner, tokens: int, found: int) -> None:
+        """`owner` was let in: so many of its tokens were looked for in the prefix index, and so many were found."""
+        account = self._account(owner.tenant)
+        account.queries += tokens
+        account.hits += found
+
+    def saved_by(self, rung: str) -> None:
+        """A rung of the scheduler's ladder ended a want of blocks: "preempt", or "reject" when none of them helped."""
+        self._saved[rung] += 1
 
     def publish(self, owner: Owner, block: int, generation: int, key: BlockKey) -> None:
         """`block` holds `key`, its KV is computed, and others may share it. Of two that hold the same one is known."""
@@ -145,6 +189,7 @@ class PagedPool:
             if effect is not None and effect.kind is Kind.DROP:
                 return
         left = self._env.ledger.release(self.name, owner.request, blocks)
+        self._account(owner.tenant).live -= len(left)
         if after is None or after.done:
             self._give_back(left)
             return
@@ -172,6 +217,37 @@ class PagedPool:
     def reclaimable(self) -> int:
         """Blocks that could be taken now."""
         return len(self._free) + self.index.idle
+
+    @property
+    def accounts(self) -> Mapping[str, Account]:
+        """By tenant, of all that ever asked."""
+        return self._accounts
+
+    @property
+    def rungs(self) -> dict[str, int]:
+        """Wants of blocks by the rung of the ladder that ended them; "reject": none did."""
+        return {"evict": sum(one.evicting for one in self._accounts.values()), **self._saved}
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether some block has more than one owner."""
+        return self._env.ledger.has_shared(self.name)
+
+    @property
+    def age_ns(self) -> int:
+        """Since the pool was made."""
+        return self._env.clock.now_ns() - self._start_ns
+
+    def _account(self, tenant: str) -> Account:
+        account = self._accounts.get(tenant)
+        if account is None:
+            account = self._accounts[tenant] = Account()
+        return account
+
+    def _see_peak(self) -> None:
+        used = self.blocks - len(self._free) - self.index.idle
+        if used > self.peak:
+            self.peak = used
 
     def _given_twice(self, owner: str, blocks: Sequence[int]) -> None:
         self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")

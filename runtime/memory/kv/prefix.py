@@ -95,6 +95,12 @@ class PrefixIndex:
         self._generations = [0] * blocks
         """In which each was published."""
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self.published = 0
+        """Blocks that entered, that were refused since another one held the same, and that were evicted."""
+        self.refused = 0
+        self.evicted = 0
+        self.peak = 0
+        """The most blocks that were in it at once."""
 
     def find(self, keys: Sequence[BlockKey]) -> list[int]:
         """The blocks that hold the longest beginning of `keys`."""
@@ -123,6 +129,10 @@ class PrefixIndex:
                 names[block] = key
                 given[block] = generation
                 added += 1
+        self.published += added
+        self.refused += len(keys) - added
+        if len(self._blocks) > self.peak:
+            self.peak = len(self._blocks)
         return added
 
     def hold(self, block: int) -> int:
@@ -157,6 +167,7 @@ class PrefixIndex:
         for block in blocks:
             del known[keys[block]]  # type: ignore[arg-type]  # who is idle has a key
             keys[block] = None
+        self.evicted += n
         return blocks
 
     def forget(self, blocks: Iterable[int]) -> list[int]:

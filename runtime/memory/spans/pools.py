@@ -1,13 +1,12 @@
-"""One pool for each kind of bytes: the face that memory turns to the rest of the runtime.
+"""One pool for each kind of spans: the face that memory turns to the rest of the runtime.
 
     weight      extents       global     never freed; apart, since a nail would split what is left
-    kv          pages         session    paged.py, seen as spans
-    prefix      pages         global     the same blocks once they outlive their request; evicted first
     activation  arena         graph      reset with each step
     workspace   ring          op         taken and given back by each operator
     io          size classes  session    staging and swap, any size at any time
 
-Apart, each has its own policy and limit, and what is short-lived leaves no holes between what is long-lived.
+KV and the prefix cache are no spans: both are blocks of one PagedPool (runtime/memory/kv). Apart, each pool has its own
+policy and limit, and what is short-lived leaves no holes between what is long-lived.
 """
 
 from collections.abc import Mapping
@@ -17,11 +16,11 @@ from runtime.memory.spans.adaptors import Limit, Stats, find_adaptor
 from runtime.memory.spans.bands import Advice
 from runtime.memory.spans.pool import Move, Pool
 from runtime.memory.spans.span import AllocRequest, PoolKind, ResetScope, Span
-from runtime.memory.spans.usage import Usage, print_stats
+from runtime.memory.spans.usage import Usage
 
 
 class Pools:
-    """Sends each call to the pool of its kind. Two kinds may share one pool (kv and prefix do)."""
+    """Sends each call to the pool of its kind."""
 
     def __init__(self, pools: Mapping[PoolKind, Pool]) -> None:
         self._pools = dict(pools)
@@ -67,21 +66,15 @@ class Pools:
                 pool.release_free()
         return moved
 
-    def set_pool_limit(self, kind: PoolKind, bytes_max: int) -> None:
-        """Errors: LookupError when this pool was built without a Limit."""
+    def set_pool_limit(self, kind: PoolKind, bytes_max: int) -> int:
+        """The limit before. Errors: LookupError when this pool was built without a Limit."""
         limit = find_adaptor(self[kind], Limit)
         if limit is None:
             raise LookupError(f"pool {self[kind].name} was built without a limit; put the adaptor Limit on it")
+        before = limit.bytes_max
         limit.set_limit(bytes_max)
+        return before
 
     def usage(self, kind: PoolKind) -> Usage:
         """See Pool."""
         return self[kind].usage()
-
-    def asked_bytes_of(self, kind: PoolKind, group: str) -> int:
-        """What one group holds in one pool; walks its live spans."""
-        return sum(span.bytes for span, request in self[kind].live() if request.group == group and request.pool is kind)
-
-    def print_stats(self) -> str:
-        """A table for people, one row a pool."""
-        return print_stats([pool.usage() for pool in self._each])

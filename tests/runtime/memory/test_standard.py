@@ -2,8 +2,6 @@
 
 import pytest
 
-from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.paged_spans import PagedSpans
 from runtime.memory.spans.failures import DefragFailed, LifetimeEscape, LimitReached, OutOfMemory, RingFull
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
@@ -16,8 +14,7 @@ SIZES = PoolSizes(weight=64 * KIB, step=16 * KIB, workspace=8 * KIB, io=2048 * K
 
 def both(bench: Bench, room_kib: int = 4096, mover: SpanMover | None = None) -> tuple[Pools, Pools]:
     room = Reserve(room_kib * KIB)
-    kv = PagedSpans(bench.env, PagedPool(bench.env, 4, 16), KIB)
-    return engine_pools(bench.env, room, kv, SIZES, mover or SpanMover()), device_pools(bench.env, room, SIZES)
+    return engine_pools(bench.env, room, SIZES, mover or SpanMover()), device_pools(bench.env, room, SIZES)
 
 
 def swap(size_bytes: int, session: str = "chat-1") -> AllocRequest:

@@ -1,12 +1,13 @@
 """Between two steps: empty segments go back under pressure, holes are closed in quiet hours."""
 
+import pytest
+
 from runtime.core.ports import Ticket
-from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.paged_spans import PagedSpans
-from runtime.memory.spans.failures import DefragFailed
+from runtime.memory.spans.failures import DefragFailed, LimitReached
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.spans.upstream import Reserve
+from runtime.memory.spans.usage import MemoryFigures
 from runtime.memory.standard import PoolSizes, SpanMover, engine_pools
 from runtime.memory.tender import EVERY_NS, Tender
 from tests.runtime.memory.spans.bench import KIB, MIB, Bench
@@ -22,9 +23,8 @@ class World:
         self.mover = SpanMover()
         self.mover.held_by(self.renew, self.barrier)
         self.room = Reserve(16 * MIB)
-        kv = PagedSpans(self.bench.env, PagedPool(self.bench.env, 4, 16), KIB)
         self.pools: Pools = engine_pools(
-            self.bench.env, self.room, kv, PoolSizes(io=8 * MIB, io_segment=2 * MIB), self.mover
+            self.bench.env, self.room, PoolSizes(io=8 * MIB, io_segment=2 * MIB), self.mover
         )
         self.tender = Tender(
             self.bench.env,
@@ -33,7 +33,7 @@ class World:
             self.mover.barrier,
             lambda: self.free,
             MIB,
-            lambda: [self.pools.usage(PoolKind.IO)],
+            lambda free_bytes: MemoryFigures((self.pools.usage(PoolKind.IO),), free_bytes=free_bytes),
         )
 
     def renew(self, old: Span, new: Span) -> None:
@@ -70,7 +70,32 @@ def test_pressure_gives_back_what_holds_nothing_and_is_counted():
     world.turn()
     assert world.room.left_bytes == 16 * MIB
     assert world.bench.env.marks.take() == {"memory.pressure": 1}
-    assert world.tender.free_bytes == MIB - 1
+    assert world.tender.figures.free_bytes == MIB - 1
+
+
+def test_under_pressure_the_swap_pool_grows_no_further_until_there_is_twice_the_floor():
+    world = World(free=MIB - 1)
+    kept = world.swap(KIB)
+    world.turn()
+    with pytest.raises(LimitReached):
+        world.swap(KIB)
+    world.free = 2 * MIB - 1
+    world.turn()
+    with pytest.raises(LimitReached):
+        world.swap(KIB)
+    world.free = 2 * MIB
+    world.turn()
+    world.swap(MIB)
+    assert kept in world.held
+
+
+def test_figures_out_of_date_are_taken_again_within_a_second():
+    world = World()
+    world.turn()
+    assert world.tender.wait_s() is None, "they are of now"
+    world.bench.clock.t_ns -= EVERY_NS // 4
+    world.tender.turn()
+    assert world.tender.wait_s() == pytest.approx(0.25)
 
 
 def test_a_device_that_cannot_say_is_under_no_pressure():
@@ -119,11 +144,11 @@ def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
 def test_it_turns_once_in_a_while_and_shows_figures_of_then():
     world = World()
     world.turn()
-    (usage,) = world.tender.usages
+    (usage,) = world.tender.figures.pools
     world.bench.clock.t_ns -= 1
     world.swap(KIB)
     world.tender.turn()
-    assert world.tender.usages == (usage,)
+    assert world.tender.figures.pools == (usage,)
     world.bench.clock.t_ns += 1
     world.tender.turn()
-    assert world.tender.usages[0].live == 1
+    assert world.tender.figures.pools[0].live == 1

@@ -13,9 +13,9 @@ from runtime.core.ports import Clock
 from runtime.core.work import Sampled
 from runtime.guard.audit import AuditRow
 from runtime.memory.kv.paged import PoolCount
-from runtime.memory.spans.usage import Usage
+from runtime.memory.spans.usage import MemoryFigures, Usage
 from runtime.points import catalogue
-from runtime.server.ports import EventSink, Memory
+from runtime.server.ports import EventSink
 from runtime.status import Status
 
 EOS = 256
@@ -68,7 +68,7 @@ class FakeServed:
 
     model = "fake"
     context_tokens = 20_000
-    memory = Memory((USAGE,), {"decode": 8}, 1 << 30)
+    memory = MemoryFigures((USAGE,), unowned_bytes={"decode": 8}, free_bytes=1 << 30)
     info: Mapping[str, object] = {"weights_digest": "0", "kv_blocks": 8, "capabilities": ["arm"]}
 
     def __init__(
@@ -163,8 +163,8 @@ class FakeServed:
         )
         self.send([output for outputs in ends for output in outputs])
 
-    def measure_memory(self) -> Sequence[Usage]:
-        return [USAGE]
+    def measure_memory(self) -> MemoryFigures:
+        return self.memory
 
     def audit(self, scope: str) -> Sequence[AuditRow]:
         now_ns = self.env.clock.now_ns()

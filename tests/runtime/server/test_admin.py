@@ -168,7 +168,7 @@ def test_memory_is_told_in_numbers_and_as_a_table(start: Start) -> None:
     assert told["unowned_bytes"] == {"decode": 8}
     assert told["free_bytes"] == 1 << 30
     head, row = told["table"]
-    assert head.split()[:3] == ["pool", "total", "held"]
+    assert head.split()[:4] == ["pool", "total", "asked", "held"]
     assert row.split()[0] == "activation"
     text = running.http.get("/metrics").text
     assert 'seatrial_pool_bytes{pool="activation",state="held"} 768.0' in text

@@ -1,7 +1,7 @@
-"""Stats: what the caller of a pool gets to see over time. The clock is the Env's, so virtual runs count alike."""
+"""Stats: what the caller of a pool gets to see over time."""
 
-import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from runtime.core.ports import Clock
@@ -10,15 +10,23 @@ from runtime.memory.spans.bands import Advice, Bands, Sampler
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import AllocRequest, Span
-from runtime.memory.spans.usage import Usage
+from runtime.memory.spans.usage import Usage, p99
 
 
 class Stats(Adaptor):
-    """Fills failed, fragmentation_failures, peak, latency and age of Usage; keeps the advice on fragmentation."""
+    """Fills failed, fragmentation_failures, peak, age and, where there is a `timer` of wall time in ns, latency of
+    Usage; keeps the advice on fragmentation."""
 
-    def __init__(self, inner: Pool, clock: Clock, bands: Bands | None = None, samples_max: int = 4096) -> None:
+    def __init__(
+        self,
+        inner: Pool,
+        clock: Clock,
+        timer: Callable[[], int] | None = None,
+        bands: Bands | None = None,
+        samples_max: int = 4096,
+    ) -> None:
         super().__init__(inner)
-        self._clock = clock
+        self._clock, self._timer = clock, timer
         self._start_ns = clock.now_ns()
         self._failed = self._fragmentation_failures = 0
         self._peak_bytes = inner.taken_bytes
@@ -26,7 +34,8 @@ class Stats(Adaptor):
         self._bands, self._sampler = bands or Bands(), Sampler()
 
     def alloc(self, request: AllocRequest) -> Span:
-        start_ns = self._clock.now_ns()
+        timer = self._timer
+        start_ns = timer() if timer is not None else 0
         try:
             span = self.inner.alloc(request)
         except OutOfMemory as error:
@@ -34,7 +43,8 @@ class Stats(Adaptor):
             self._fragmentation_failures += error.fragmented
             raise
         finally:
-            self._latencies_ns.append(self._clock.now_ns() - start_ns)
+            if timer is not None:
+                self._latencies_ns.append(timer() - start_ns)
             if self._sampler.due():
                 self.look()
         if self.inner.taken_bytes > self._peak_bytes:
@@ -44,7 +54,7 @@ class Stats(Adaptor):
     def look(self) -> Advice:
         """Take the fragmentation now; what to do about it."""
         before = self._bands.advice
-        advice = self._bands.see(self.inner.usage().fragmentation)
+        advice = self._bands.see(self.inner.usage().fragmentation or 0.0)
         self._sampler.looked(changed=advice is not before)
         return advice
 
@@ -59,11 +69,6 @@ class Stats(Adaptor):
             failed=self._failed,
             fragmentation_failures=self._fragmentation_failures,
             peak_bytes=self._peak_bytes,
-            latency_ns_p99=_p99(self._latencies_ns),
+            latency_ns_p99=p99(self._latencies_ns) if self._latencies_ns else None,
             age_ns=self._clock.now_ns() - self._start_ns,
         )
-
-
-def _p99(values: deque[int]) -> int:
-    """Nearest rank; 0 of none."""
-    return sorted(values)[math.ceil(0.99 * len(values)) - 1] if values else 0

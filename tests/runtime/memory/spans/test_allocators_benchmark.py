@@ -125,4 +125,4 @@ def test_chunks_leave_less_of_a_page_unused_than_whole_prompts_and_those_less_th
 def test_the_speed_table_has_a_row_a_way(capsys: pytest.CaptureFixture[str]):
     assert allocators.main(["--only", "speed", "--rounds", "2", "--loops", "100"]) == 0
     printed = capsys.readouterr().out
-    assert all(name in printed for name in ("arena", "ring", "size classes", "KV page", "torch.empty 1 MiB"))
+    assert all(name in printed for name in ("arena", "ring", "size classes", "KV block", "torch.empty 1 MiB"))

@@ -18,10 +18,7 @@ def test_rungs_are_climbed_in_order_and_each_is_counted():
     stats = Stats(retry, bench.clock)
     stats.alloc(ask(400 * KIB))
     assert [span.offset for span in kept] == [400 * KIB, 600 * KIB, 800 * KIB]
-    assert {name: (count.climbed, count.saved) for name, count in retry.counts.items()} == {
-        "evict": (1, 0),
-        "preempt": (2, 1),
-    }
+    assert stats.usage().rungs == {"evict": 0, "preempt": 1, "reject": 0}
     assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.evict": 1, "memory.preempt": 2}
     assert (stats.usage().fallbacks, stats.usage().failed) == (1, 0)
 
@@ -32,7 +29,8 @@ def test_the_ladder_ends_and_the_last_error_comes_out():
     with pytest.raises(OutOfMemory, match="asked 2097152 B"):
         pool.alloc(ask(2048 * KIB))
     assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.evict": 4, "memory.reject": 1}
-    assert (pool.usage().fallbacks, pool.usage().failed) == (0, 1)
+    assert (pool.usage().rungs, pool.usage().failed) == ({"evict": 0, "reject": 1}, 1)
+    assert pool.usage().fallbacks == 0
 
 
 def test_two_rungs_of_one_name_are_refused():
@@ -108,19 +106,6 @@ def test_room_that_is_still_in_limbo_helps_the_next_request_only():
     bench.complete(ticket)
     pool.alloc(ask(400 * KIB))
     assert pool.usage().fallbacks == 0
-
-
-def test_evict_comes_before_everything_and_preempt_last():
-    bench = Bench()
-    rungs = ladder(
-        bench.env, bench.pool, evict=lambda request: False, move=stay, preempt=lambda request: False, times_max=3
-    )
-    assert [(rung.name, rung.times_max) for rung in rungs] == [
-        ("evict", 3),
-        ("release_free", 1),
-        ("defrag", 2),
-        ("preempt", 3),
-    ]
 
 
 @pytest.mark.parametrize("place", ["before", "in_flight"])
