@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from runtime.core.edge import Call, Submit
-from runtime.server.config import ADMIN_TOKEN_ENV, ConfigError, ServerConfig
+from runtime.server.config import ADMIN_TOKEN_ENV, ConfigError, server_config
 from tests.runtime.server.conftest import TOKEN, Start
 
 SPEC = {"id": "oom", "n": 0, "do": "kv.take: oom", "when": {"times": 3}}
@@ -45,7 +45,7 @@ def test_without_admin_there_is_no_such_port_or_route(start: Start) -> None:
 def test_admin_without_a_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADMIN_TOKEN_ENV, raising=False)
     with pytest.raises(ConfigError, match=ADMIN_TOKEN_ENV):
-        ServerConfig(admin=True)
+        server_config({"admin": True})
 
 
 def test_arm_list_heal(start: Start) -> None:
