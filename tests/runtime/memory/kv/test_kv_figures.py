@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import invariant, precondition, rule
 
-from faults import NullFaults
+from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
@@ -59,7 +59,7 @@ class FiguresMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock, self.tick = SetClock(), 0
-        self.env = Env(self.clock, 0, NullFaults(), Ledger())
+        self.env = Env(self.clock, 0, DisabledFaults(), Ledger())
         self.pool = PagedPool(self.env, BLOCKS, SIZE, prefix_cache=True, timer=self.timer)
         self.chats: list[Chat] = []
         self.leaked: list[Chat] = []
