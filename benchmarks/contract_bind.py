@@ -153,7 +153,7 @@ def launch(rows: Sequence[tuple[int, int]]) -> Work:
             list(range(first, first + count)) for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
         ),
         sampling=(Sampling(),) * len(rows),
-        lineages=(0,) * len(rows),
+        prefix_hashes=(0,) * len(rows),
     )
 
 

@@ -25,9 +25,9 @@ import torch
 
 from faults import DisabledFaults
 from runtime.build import WallClock
-from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Output, Submit
 from runtime.core.work import Claim, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.device.malloc import keep_freed_memory
@@ -118,8 +118,8 @@ def decode(model: ModelRunner, blocks: int, rows: int, steps: int, missing: Sequ
 def without_tags() -> Iterator[None]:
     """Requests keep no tags of their own."""
     with (
-        mock.patch.object(requests, "TagLine", _NoLine),
-        mock.patch.object(batches, "reckon", return_value=None),
+        mock.patch.object(requests, "SequenceTags", _NoLine),
+        mock.patch.object(batches, "flush_hashes", return_value=None),
         mock.patch.object(batches, "_claims", _no_claims),
         mock.patch.object(batches, "_is_sound", return_value=True),
     ):
@@ -152,7 +152,7 @@ class _Counter:
 
 
 class _NoLine:
-    lineage = 0
+    prefix_hash = 0
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens, self.tokens = block_tokens, 0

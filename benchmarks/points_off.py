@@ -211,7 +211,7 @@ def measured_step_us(steps: int = 50) -> float:
         context_lens=np.full(ROWS, CONTEXT),
         block_tables=tuple(range(row * blocks_each, (row + 1) * blocks_each) for row in range(ROWS)),
         sampling=(Sampling(),) * ROWS,
-        lineages=(0,) * ROWS,
+        prefix_hashes=(0,) * ROWS,
     )
     durations_us = []
     for _ in range(steps + 5):

@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from faults import DisabledFaults
-from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.errors import LaunchError
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Output, Submit
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.prefix import KeyLine, salt_of
+from runtime.memory.kv.prefix import BlockHashes, salt_of
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.scheduler import Limits
 
@@ -117,7 +117,7 @@ def index_parts(requests: int = 20) -> dict[str, float]:
     stage = _Stage(cache=True, blocks=72 * requests)
     pool, count = stage.pool, PROMPT // BLOCK_TOKENS
     prompts = [[row * 3000 + at for at in range(PROMPT)] for row in range(requests)]
-    lines = [KeyLine(BLOCK_TOKENS, salt_of("", "", "")) for _ in prompts]
+    lines = [BlockHashes(BLOCK_TOKENS, salt_of("", "", "")) for _ in prompts]
     tables = [pool.take(Owner(str(row)), count) for row in range(requests)]
 
     def per_block(do: Callable[[int], object]) -> float:
@@ -145,7 +145,7 @@ def pool_alone(requests: int = 300) -> float:
     for at, tokens in enumerate(prompts):
         if at == 40:
             start = time.thread_time()
-        line = KeyLine(BLOCK_TOKENS, salt_of("", "", ""))
+        line = BlockHashes(BLOCK_TOKENS, salt_of("", "", ""))
         keys = line.reach(tokens, 72)
         assert not pool.index.find(keys)
         taken, generations = pool.take(Owner("one"), 72)

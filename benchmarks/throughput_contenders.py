@@ -18,9 +18,9 @@ import torch
 from benchmarks.throughput_work import VOCABULARY, Asked
 from faults import DisabledFaults
 from runtime.build import WallClock
-from runtime.core.edge import Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Output, Submit
 from runtime.core.work import Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.engine import Engine
@@ -215,5 +215,5 @@ def _work(fresh: np.ndarray, start: int, tables: list[list[int]]) -> Work:
         context_lens=np.full(rows, end),
         block_tables=tuple(table[:used] for table in tables),
         sampling=(Sampling(),) * rows,
-        lineages=(0,) * rows,
+        prefix_hashes=(0,) * rows,
     )

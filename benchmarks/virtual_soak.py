@@ -134,7 +134,7 @@ def soak(folder: Path, trial_s: float, blocks: int, seed: int, say: Callable[[st
 def report(looks: Looks, history: Path, cpu_s: float) -> None:
     """A small table for people."""
     world, last = looks.world, looks.taken[-1]
-    marks, status = world.env.marks.total, world.engine.status
+    marks, status = world.env.counters.total, world.engine.status
     print(f"{'virtual h':>10} {'wall s':>8} {'CPU s':>8} {'requests':>9} {'rss MiB':>8} {'peak MiB':>8}")
     for look in looks.taken:
         figures = f"{look.virtual_s / 3600:>10.2f} {look.wall_s:>8.1f} {look.cpu_s:>8.1f} {look.sent:>9}"

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 from faults import DisabledFaults, Faults, FaultState, Fire
 from runtime.config import EngineConfig
-from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Sink
 from runtime.core.ports import Clock, Device
 from runtime.engine import Chain, Engine, eager_only
+from runtime.memory.assembly import Fill, Timer
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import Span
 from runtime.memory.spans.upstream import Upstream
-from runtime.memory.standard import Fill, Timer
 from runtime.points import catalogue
 
 

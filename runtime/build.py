@@ -14,11 +14,11 @@ from faults import FaultSpec
 from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
 from runtime.config import EngineConfig, read_engine_config
 from runtime.contract.registry import ContractKey
-from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
+from runtime.core.messages import Mailbox, Sink
 from runtime.device.cpu import CpuDevice
-from runtime.device.holdings import device_rows
+from runtime.device.device_audit import device_rows
 from runtime.device.malloc import keep_freed_memory
 from runtime.device.mem_info import MemInfo
 from runtime.device.threads import compute_alone
@@ -26,13 +26,13 @@ from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
 from runtime.engine import Chain, Engine, eager_only
 from runtime.guard.audit import AuditRow
+from runtime.memory.assembly import MIB, PoolSizes, SpanMover, device_pools
 from runtime.memory.kv.figures import kv_usage, prefix_usage, request_usages, tenant_usages
 from runtime.memory.kv.paged import PagedPool
+from runtime.memory.maintenance import MaintenanceLoop
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import PoolKind
 from runtime.memory.spans.usage import MemoryFigures
-from runtime.memory.standard import MIB, PoolSizes, SpanMover, device_pools
-from runtime.memory.tender import Tender
 from runtime.models.buffers import step_bytes
 from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
@@ -41,12 +41,12 @@ from runtime.models.kv import PagedKv, kv_bytes
 from runtime.models.loader import load_weights, weights_digest
 from runtime.models.prepare import PAD
 from runtime.models.runner import ModelRunner
-from runtime.models.step_space import StepSpace, scratch_bytes
 from runtime.models.tokenizer import Tokenizer, read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
+from runtime.models.workspace import Workspace, scratch_bytes
 from runtime.server.ports import EventSink
-from runtime.status import Status
+from runtime.stats import EngineStats
 
 KV_SHARE = 0.5
 """Of the free memory, for KV when `kv_blocks` is 0; never more than all sequences at full length."""
@@ -97,7 +97,7 @@ def _blocks_that_fit(knobs: EngineConfig, config: DecoderConfig, free_bytes: int
     return min(left // one, most)
 
 
-def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> StepSpace:
+def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> Workspace:
     """The device's pools, for the largest step that these knobs allow."""
     tokens = knobs.token_budget + PAD  # exact mode pads
     scratch = scratch_bytes(config, min(config.context_max, knobs.kv_blocks * knobs.block_tokens))
@@ -107,7 +107,7 @@ def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: 
         workspace=2 * scratch,
     )
     pools = device_pools(env, segments, sizes, poison=_poison(knobs, segments), timer=time.perf_counter_ns)
-    return StepSpace(config, segments, pools, scratch)
+    return Workspace(config, segments, pools, scratch)
 
 
 def _poison(knobs: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
@@ -147,15 +147,15 @@ class Runtime:
         self._paged_model = model
         self._space = model.decoder.space
         self._pools: Pools | None = None
-        self._tender: Tender | None = None
+        self._maintenance: MaintenanceLoop | None = None
         self._engine: Engine | None = None
         self._crash: DeviceLost | None = None
         self._closing = False
 
     @property
-    def status(self) -> Status:
+    def status(self) -> EngineStats:
         """The engine's latest snapshot."""
-        return self._engine.status if self._engine is not None else Status()
+        return self._engine.status if self._engine is not None else EngineStats()
 
     @property
     def fatal(self) -> RuntimeFailure | None:
@@ -180,17 +180,19 @@ class Runtime:
             mover.held_by(swap.renew, swap.barrier)
         moves = {PoolKind.IO: mover} if swap is not None else {}
         info = MemInfo(self.env)
-        self._tender = Tender(
+        self._maintenance = MaintenanceLoop(
             self.env, self._pools, moves, mover.barrier, info.free_bytes, FREE_BYTES_MIN, self._measure
         )
         if threaded:
-            threading.Thread(target=self._serve, args=[self._engine, self._tender], name="engine", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=[self._engine, self._maintenance], name="engine", daemon=True
+            ).start()
 
     def turn(self) -> None:
         """One step of the engine, and a look after memory; on the engine's thread."""
-        assert self._engine is not None and self._tender is not None, "start comes first"
+        assert self._engine is not None and self._maintenance is not None, "start comes first"
         self._engine.step()
-        self._tender.turn()
+        self._maintenance.turn()
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The reclamation audit; only on the engine's thread."""
@@ -200,7 +202,7 @@ class Runtime:
     @property
     def memory(self) -> MemoryFigures:
         """Figures that are at most a second old; from any thread."""
-        return MemoryFigures() if self._tender is None else self._tender.figures
+        return MemoryFigures() if self._maintenance is None else self._maintenance.figures
 
     def measure_memory(self) -> MemoryFigures:
         """Figures of every pool, now; only on the engine's thread."""
@@ -234,12 +236,12 @@ class Runtime:
         if self._engine is not None:
             self._device.close()
 
-    def _serve(self, engine: Engine, tender: Tender) -> None:
+    def _serve(self, engine: Engine, maintenance: MaintenanceLoop) -> None:
         compute_alone()
         try:
             while not self._closing:
                 self.turn()
-                waits = [wait_s for wait_s in (engine.wait_s(), tender.wait_s()) if wait_s is not None]
+                waits = [wait_s for wait_s in (engine.wait_s(), maintenance.wait_s()) if wait_s is not None]
                 self.mailbox.wait(min(waits, default=None))
         except BaseException as error:  # whatever it is, nothing can be served after it and the process must say so
             self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from faults import FaultState, Fire
-from runtime.core.edge import Output, Submit
+from runtime.core.messages import Output, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling
 from runtime.device.costs import CostTable

@@ -92,7 +92,7 @@ def read_metrics(text: str, preset: str) -> dict[str, float]:
 
 
 def wanted_of(name: str, preset: str) -> MetricSource:
-    """What a name that `read_metrics` found stands for; it may be of one tenant."""
+    """The metric that a name found by `read_metrics` stands for; `[tenant]` behind the name is one tenant's."""
     return PRESETS[preset][name.partition("[")[0]]
 
 

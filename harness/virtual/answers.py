@@ -11,7 +11,7 @@ from harness.plan.canary import CanaryConfig
 from harness.record.canary import Answer, compare
 from harness.virtual.client import Client
 from harness.virtual.rows import Rows
-from runtime.device.keyed import expected, text_of
+from runtime.device.hash_model import expected, text_of
 
 BESIDE_FAULTS_MAX = 512
 ONE_IN = 4

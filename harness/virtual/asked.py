@@ -13,7 +13,7 @@ from harness.load.cancel import parse_cancel
 from harness.load.malformed import malformed_body
 from harness.plan.canary import CanaryConfig
 from harness.virtual.client import Asked
-from runtime.device.keyed import prompt_tokens
+from runtime.device.hash_model import prompt_tokens
 from runtime.server.request import GenerationParams
 from runtime.server.schema import CompletionRequest, read
 from scenarios.arrivals import Arrival, PlannedRequest, arrivals, seed_of

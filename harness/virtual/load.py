@@ -16,7 +16,7 @@ from harness.plan.canary import CanaryConfig
 from harness.virtual.asked import canary_asked, load_asked, open_asked
 from harness.virtual.client import Asked, Client, request_row
 from harness.virtual.rows import SECOND, Rows
-from runtime.device.keyed import prompt_tokens
+from runtime.device.hash_model import prompt_tokens
 from runtime.device.virtual_time import VirtualTime
 from scenarios.arrivals import Turn, turns
 from scenarios.load import Load

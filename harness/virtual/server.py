@@ -11,9 +11,9 @@ from harness.virtual.asked import params_of
 from harness.virtual.client import Client
 from harness.virtual.connection import VirtualConnection
 from harness.virtual.rows import Rows
-from runtime.core.edge import Mailbox, Output
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, RuntimeFailure
+from runtime.core.messages import Mailbox, Output
 from runtime.device.virtual_time import VirtualTime
 from runtime.server.admission import Admission, Rejected, Terms
 from runtime.server.config import ServerConfig
@@ -96,6 +96,6 @@ class VirtualServer:
 
     def marked(self, t_ns: int, *, all_of_them: bool = False) -> None:
         """Write what was counted. Those that come often wait for the next sample, or for others to go with."""
-        marks = self._env.marks
+        marks = self._env.counters
         if marks.fresh and (all_of_them or self._env.faults.armed or not marks.fresh <= OFTEN):
             self._rows.marks(t_ns, marks.take())

@@ -22,12 +22,12 @@ from harness.virtual.step_outputs import VirtualOutputs
 from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
-from runtime.core.edge import Mailbox
+from runtime.core.messages import Mailbox
 from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
-from runtime.device.holdings import device_rows
+from runtime.device.device_audit import device_rows
+from runtime.device.hash_model import HashModel
 from runtime.device.host_bytes import HostBytes, SimMover
-from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import EngineParts, StepExecutor

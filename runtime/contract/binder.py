@@ -107,7 +107,7 @@ class Binder(Generic[Tensor]):
             try:
                 binding = bind(contract, facts, given, outputs=outputs)
             except ContractViolation:
-                self._env.marks.hit("contract.violation")
+                self._env.counters.hit("contract.violation")
                 raise
             self.cache.put(signature, binding)
         return binding
@@ -137,7 +137,7 @@ class Binder(Generic[Tensor]):
         for repair in repairs(contract.specs(outputs), facts, violation):
             mended[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
             if repair.cast:
-                self._env.marks.hit("contract.cast")
+                self._env.counters.hit("contract.cast")
             else:
-                self._env.marks.hit("contract.copied")
+                self._env.counters.hit("contract.copied")
         return tuple(mended)

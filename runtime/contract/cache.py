@@ -75,7 +75,7 @@ class ShapeCache:
             return None
         if entry.signature != signature:
             self.refused += 1
-            self._env.marks.hit("contract.cache_refused")
+            self._env.counters.hit("contract.cache_refused")
             return None
         self.hits += 1
         return entry.binding

@@ -130,11 +130,11 @@ class StepContract(Generic[Tensor]):
         try:
             return run()
         except ContractViolation:
-            self._env.marks.hit("contract.rebuilt")
+            self._env.counters.hit("contract.rebuilt")
         try:
             return run()
         except ContractViolation:
-            self._env.marks.hit("contract.refused")
+            self._env.counters.hit("contract.refused")
             raise
 
     def cross(self, graph: str, tensors: tuple[Tensor, ...], *given: int, outputs: bool = False) -> tuple[Tensor, ...]:
@@ -150,7 +150,7 @@ class StepContract(Generic[Tensor]):
         contexts = work.context_lens.tolist()
         if any(map(int.__lt__, held, contexts)):
             short = [row for row, context in enumerate(contexts) if held[row] < context]
-            self._env.marks.hit("contract.violation")
+            self._env.counters.hit("contract.violation")
             expected = {row: f"a table for {contexts[row]} tokens" for row in short}
             raise ContractViolation(
                 [Violation(INPUTS, "block_tables", Rule.EXTENT, expected[row], f"{held[row]}", row) for row in short]

@@ -10,7 +10,7 @@ from runtime.core.ledger import Ledger
 from runtime.core.ports import Clock
 
 
-class Marks:
+class Counters:
     """Counts of the rare paths a run took (fallbacks, rungs of a ladder), by name; see `history.md`, table mark."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Env:
     seed: int
     faults: Faults | DisabledFaults
     ledger: Ledger
-    marks: Marks = field(default_factory=Marks)
+    counters: Counters = field(default_factory=Counters)
     events: Events = field(default_factory=Events)
 
     @classmethod

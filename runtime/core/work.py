@@ -47,7 +47,7 @@ class Work:
     block_tables: tuple[Sequence[int], ...]
     """Per row: block ids that cover `context_lens[row]` tokens."""
     sampling: tuple[Sampling | None, ...]
-    lineages: tuple[int, ...]
+    prefix_hashes: tuple[int, ...]
     """Per row: the running tag hash before its first new token (memory/kv/tags.py); the device stamps from it."""
 
     @property

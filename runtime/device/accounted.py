@@ -19,11 +19,11 @@ from runtime.contract.step import CHUNK, HEAD, INPUTS, LAYER, SAMPLE, ModelShape
 from runtime.core.env import Env
 from runtime.core.work import Sampled, Work
 from runtime.device.ports import StepModel
+from runtime.memory.assembly import PoolSizes, device_pools
 from runtime.memory.spans.placement import aligned
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.upstream import Upstream
-from runtime.memory.standard import PoolSizes, device_pools
 
 _BUCKET = 16
 _KINDS = (PoolKind.WEIGHT, PoolKind.ACTIVATION, PoolKind.WORKSPACE)

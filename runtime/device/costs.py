@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from runtime.core.work import Work
-from runtime.device.keyed import scramble_one
-from runtime.device.stretch import FLOOR_NS, STEPS_MAX, Jitter, curve_of
+from runtime.device.decode_costs import FLOOR_NS, STEPS_MAX, Jitter, curve_of
+from runtime.device.hash_model import scramble_one
 
 DEFAULT = "cpu-default"
 _CURVES_MAX = 500

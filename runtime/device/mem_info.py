@@ -1,6 +1,6 @@
 """How much memory the device has left. On a CPU: what the kernel would give, and no more than our cgroup may take.
 
-Who asks: the sizing of KV when `kv_blocks` is 0, and the tender (memory/tender.py) once a second.
+Who asks: the sizing of KV when `kv_blocks` is 0, and the maintenance (memory/maintenance.py) once a second.
 """
 
 from pathlib import Path

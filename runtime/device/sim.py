@@ -11,9 +11,9 @@ from faults import Effect, Kind
 from runtime.core.env import Env
 from runtime.core.work import Copy, Work
 from runtime.device.costs import Costs
+from runtime.device.decode_costs import FLOOR_NS
 from runtime.device.launcher import Job, Launcher
 from runtime.device.ports import Mover, StepModel, Tags
-from runtime.device.stretch import FLOOR_NS
 from runtime.device.virtual_time import VirtualTime
 
 

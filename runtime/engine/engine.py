@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from faults.points import Severity
 from runtime.contract.violation import ContractViolation
-from runtime.core.edge import Call, Cancel, End, Finish, Mailbox, Sink, Submit, end_of
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, Draining, LaunchError, RuntimeFailure
+from runtime.core.messages import Call, Cancel, End, Finish, Mailbox, Sink, Submit, end_of
 from runtime.core.ports import Device, Ticket
 from runtime.engine.eager import Eager
 from runtime.engine.executor import Chain, EngineParts, Progress, eager_only
@@ -24,9 +24,9 @@ from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.scheduling.batch import Batch
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 from runtime.scheduling.scheduler import Limits, Scheduler
-from runtime.status import Status
+from runtime.stats import EngineStats
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Engine:
         chain: Chain = eager_only,
     ) -> None:
         self.mailbox = mailbox
-        self.status = Status()
+        self.status = EngineStats()
         self.fatal: DeviceLost | None = None
         self._env = env
         self._pool = pool
@@ -132,8 +132,8 @@ class Engine:
     def _cancel(self, request_id: str, why: str) -> None:
         request = self.requests.get(request_id)
         if request is not None:
-            self._env.marks.hit("cancel.delivered")
-            self._env.ledger.note(request_id, self._env.clock.now_ns(), f"cancelled in {request.phase}: {why}")
+            self._env.counters.hit("cancel.delivered")
+            self._env.ledger.note(request_id, self._env.clock.now_ns(), f"cancelled in {request.state}: {why}")
             self._open.end(request, End("cancelled", 499, code="cancelled", message=why))
 
     # -- completions --------------------------------------------------------------------------------------------------
@@ -174,13 +174,13 @@ class Engine:
         if isinstance(error, RuntimeFailure) and error.severity is Severity.FATAL:
             self._die(DeviceLost(str(error)))
             return
-        rows = tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED)
+        rows = tuple(row for row in batch.rows if row.request.state is not RequestState.ENDED)
         if repeats == 0:
-            self._env.marks.hit("engine.step_repeated")
+            self._env.counters.hit("engine.step_repeated")
             if rows:
                 self._launch(Batch(batch.model_key, rows), repeats=1)
             return
-        self._env.marks.hit("engine.step_failed")
+        self._env.counters.hit("engine.step_failed")
         failure = error if isinstance(error, RuntimeFailure) else LaunchError(f"{type(error).__name__}: {error}")
         for row in rows:
             self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its launch failed twice: {failure}")
@@ -191,8 +191,8 @@ class Engine:
     def _guard(self) -> None:
         now_ns = self._env.clock.now_ns()
         for request in self._watchdog.expired(now_ns):
-            self._env.marks.hit("guard.cancelled")
-            self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.phase}")
+            self._env.counters.hit("guard.cancelled")
+            self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.state}")
             self._open.end(request, End("timeout", 504, "deadline_exceeded", "the request's deadline has passed"))
         for ticket in self._in_flight():
             if self._watchdog.lost(ticket, now_ns) and self.fatal is None:
@@ -201,7 +201,7 @@ class Engine:
     def _die(self, failure: DeviceLost) -> None:
         """Nothing can be trusted any more: one explicit error for every open request, then no launch ever again."""
         self.fatal = failure
-        self._env.marks.hit("guard.fatal")
+        self._env.counters.hit("guard.fatal")
         self._env.tell("fatal", failure.code, str(failure))
         for request in list(self.requests.values()):
             self._open.end(request, end_of(failure))
@@ -215,7 +215,7 @@ class Engine:
             if not self._due:
                 return
             batch = self._due.popleft()
-            rows = tuple(row for row in batch.rows if row.request.phase is Phase.RUNNING)
+            rows = tuple(row for row in batch.rows if row.request.state is RequestState.RUNNING)
             if rows:
                 self._launch(Batch(batch.model_key, rows), repeats=0)
 
@@ -242,11 +242,11 @@ class Engine:
         at = violation.rows
         named = batch.rows if at is None else tuple(batch.rows[row] for row in at)
         for row in named:
-            if row.request.phase is Phase.ENDED:
+            if row.request.state is RequestState.ENDED:
                 continue
             self._env.ledger.note(row.request.id, self._env.clock.now_ns(), f"its inputs are refused: {violation}")
             self._open.end(row.request, end_of(violation))
-        if left := tuple(row for row in batch.rows if row.request.phase is not Phase.ENDED):
+        if left := tuple(row for row in batch.rows if row.request.state is not RequestState.ENDED):
             self._launch(Batch(batch.model_key, left), repeats)
 
     # -- outputs ------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Engine:
         kv, scheduler, progress = self._pool.count(), self.scheduler, self._progress
         if not kv.conserved:
             self._env.tell("invariant", "kv.conservation", f"{kv}")
-        self.status = Status(
+        self.status = EngineStats(
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
             swapped=self._preemption.swapped,
@@ -264,7 +264,7 @@ class Engine:
             steps=progress.steps,
             prompt_tokens=progress.prompt_tokens,
             generation_tokens=progress.generation_tokens,
-            preemptions=self._env.marks.total["kv.preempt"],
+            preemptions=self._env.counters.total["kv.preempt"],
             progress_ns=progress.t_ns,
             flight_ns=self._flight.ticket.launched_ns if self._flight else None,
             draining=self._draining,

@@ -5,14 +5,14 @@ A request whose KV is not what it wrote must not end in 200: it is failed before
 
 from collections.abc import Sequence
 
-from runtime.core.edge import End
 from runtime.core.env import Env
+from runtime.core.messages import End
 from runtime.core.work import Breach, Sampled, StepResult
 from runtime.engine.executor import Progress
 from runtime.engine.open_requests import OpenRequests
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.batch import Batch, read_back
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 
 
 class Landing:
@@ -29,14 +29,14 @@ class Landing:
         self.refuse_corrupt(result.breaches)
         self._requests.scheduler.learn(batch, took_ns)
         for row, sampled in zip(batch.rows, result.sampled, strict=True):
-            if row.request.phase is not Phase.ENDED:
+            if row.request.state is not RequestState.ENDED:
                 self._advance(row.request, row.tokens, sampled)
 
     def end_well(self, request: Request, finish: str, tokens: tuple[Sampled, ...] = ()) -> None:
         """Each slot of its KV is read once more before; what lies on the host has no slots."""
-        if request.phase is Phase.RUNNING and request.copying is None:
+        if request.state is RequestState.RUNNING and request.copying is None:
             self.read_back((request,))
-        if request.phase is not Phase.ENDED:
+        if request.state is not RequestState.ENDED:
             self._requests.end(request, End("ok", 200, finish=finish), tokens)
 
     def read_back(self, requests: Sequence[Request]) -> None:
@@ -50,7 +50,7 @@ class Landing:
             request = self._requests.by_id.get(breach.request_id)
             if request is None:
                 continue
-            self._env.marks.hit("kv.tag_breach")
+            self._env.counters.hit("kv.tag_breach")
             history = self._env.ledger.history(request.id)
             text = f"{request.id}: block {breach.block} (index {breach.index}), {breach.what}; {history}"
             self._env.tell("invariant", "kv.tags", text)
@@ -65,7 +65,7 @@ class Landing:
         if sampled is None:
             return
         self._progress.generation_tokens += 1
-        finish = request.finish_by()
+        finish = request.finish_reason()
         if finish is None:
             self._requests.tell(request, sampled)
         else:

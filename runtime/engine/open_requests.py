@@ -1,8 +1,8 @@
 """Every request between admission and its one end, and what is to be told of them after this step."""
 
-from runtime.core.edge import End, Output, Submit, end_of
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
+from runtime.core.messages import End, Output, Submit, end_of
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
 from runtime.engine.executor import Progress
@@ -35,7 +35,7 @@ class OpenRequests:
                 raise refusal
             request = self.scheduler.admit(submit)
         except RuntimeFailure as failure:
-            self._env.marks.hit("admit.refused")
+            self._env.counters.hit("admit.refused")
             rejected = Request(submit, -1, self._pool.block_tokens)
             ended = rejected.ended(end_of(failure), self._env.clock.now_ns())
             self._outputs.append(Output(submit.request_id, (), ended))

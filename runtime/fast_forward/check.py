@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
-from runtime.device.keyed import HashModel, Words
+from runtime.device.hash_model import HashModel, Words
 from runtime.fast_forward.step_run import StepRun
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.batch import Batch
@@ -60,10 +60,10 @@ class Check:
         tags = self._plane.tags_of(work).reshape(self._run.drawn.shape)
         states = self._model.slots[work.slots].reshape(self._run.drawn.shape)
         for row, request in enumerate(self._run.rows):
-            places = int(self._run.starts[row]) + np.arange(self._run.steps)
+            positions = int(self._run.starts[row]) + np.arange(self._run.steps)
             sums: Words = np.zeros(len(request.blocks), np.uint64)
             sums[: len(self._before[row])] = self._before[row]
-            np.add.at(sums, places // size, tags[row] * (places % size + 1).astype(np.uint64))
+            np.add.at(sums, positions // size, tags[row] * (positions % size + 1).astype(np.uint64))
             if np.count_nonzero(sums != self._plane.sums_of(request.blocks)):
                 self._tell(request.id, "the sums of its KV blocks are not those foreseen")
             elif np.count_nonzero(states[row] != self._run.states[row]):

@@ -19,7 +19,7 @@ from runtime.core.env import Env
 from runtime.core.ports import Ticket
 from runtime.core.work import StepResult, Work
 from runtime.device.costs import Priced
-from runtime.device.keyed import HashModel
+from runtime.device.hash_model import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import EngineParts
@@ -179,7 +179,10 @@ class FastForward:
 def _repeats(batch: Batch, eager: Batch) -> bool:
     """Whether `batch` is one decode step more of the rows of `eager`, which was one."""
     return len(batch.rows) == len(eager.rows) and all(
-        now.request is then.request and now.tokens == then.tokens == 1 and now.samples and not now.request.doubted
+        now.request is then.request
+        and now.tokens == then.tokens == 1
+        and now.samples
+        and not now.request.needs_full_check
         for now, then in zip(batch.rows, eager.rows, strict=True)
     )
 

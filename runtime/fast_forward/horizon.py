@@ -53,7 +53,7 @@ def _nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare:
     if head.generated and any(one.submit.prompt == head.submit.prompt for one in running):
         return 0
     # Rows get their blocks before the head is asked, so one step's more are taken: it is let in no sooner than thought.
-    prospect = scheduler.prospect(head)
+    prospect = scheduler.capacity_check(head)
     for step in range(min(most, AHEAD)):
         if prospect.fits(step + 1, _taken(spare, step, pool.block_tokens)):
             return step

@@ -4,7 +4,7 @@ step          1      2     ...    n            row r feeds its token at place st
 ends_ns      [n]                               when each step ends
 fed, drawn   [rows, n]                         the token that goes in, and the one that comes out
 states       [rows, n]                         what the model keeps in the slot of each fed token
-lineages     [rows]                            the running tag hash of each row before step 1
+prefix_hashes     [rows]                            the running tag hash of each row before step 1
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.core.work import Ints, Sampled, Work
-from runtime.device.keyed import HashModel, Words
-from runtime.memory.kv.tag_line import reckon
+from runtime.device.hash_model import HashModel, Words
+from runtime.memory.kv.sequence_tags import flush_hashes
 from runtime.scheduling.batch import Batch, slots_of
 from runtime.scheduling.request import Request
 
@@ -31,7 +31,7 @@ class StepRun:
     fed: Ints
     drawn: Ints
     states: Words
-    lineages: tuple[int, ...]
+    prefix_hashes: tuple[int, ...]
 
     @property
     def steps(self) -> int:
@@ -69,7 +69,7 @@ class StepRun:
             context_lens=self.starts + n,
             block_tables=tables,
             sampling=(None,) * rows,
-            lineages=self.lineages,
+            prefix_hashes=self.prefix_hashes,
         )
 
 
@@ -85,6 +85,6 @@ def precompute(batch: Batch, step: int, ends_ns: Sequence[int], model: HashModel
     states, drawn = found
     fed = np.concatenate([last[:, None], drawn[:, :-1]], axis=1)
     lines = [one.line for one in rows]
-    reckon(lines)
-    lineages = tuple([line.lineage for line in lines])
-    return StepRun(batch, rows, step, ends_ns, starts, fed, drawn, states, lineages)
+    flush_hashes(lines)
+    prefix_hashes = tuple([line.prefix_hash for line in lines])
+    return StepRun(batch, rows, step, ends_ns, starts, fed, drawn, states, prefix_hashes)

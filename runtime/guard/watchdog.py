@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Watchdog:
         gone = []
         while self._deadlines and self._next_deadline() <= now_ns:
             request = heapq.heappop(self._deadlines)[2]
-            if request.phase is not Phase.ENDED:
+            if request.state is not RequestState.ENDED:
                 gone.append(request)
         return gone
 
@@ -55,7 +55,7 @@ class Watchdog:
         age_ns = (flight.done_ns or now_ns) - flight.launched_ns
         if age_ns >= self._late_ns and flight not in self._late:
             self._late.add(flight)
-            self._env.marks.hit("device.late")
+            self._env.counters.hit("device.late")
             self._env.tell("guard_trip", "device.late", f"{flight.work}: {age_ns / 1e9:.3f} s in flight")
         return age_ns >= self._fatal_ns and not flight.done
 
@@ -73,6 +73,6 @@ class Watchdog:
         return min(due, default=None)
 
     def _next_deadline(self) -> int:
-        while self._deadlines[0][2].phase is Phase.ENDED and len(self._deadlines) > 1:
+        while self._deadlines[0][2].state is RequestState.ENDED and len(self._deadlines) > 1:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0]

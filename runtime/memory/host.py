@@ -5,12 +5,12 @@ from collections.abc import Callable
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
+from runtime.memory.assembly import MIB, Fill, PoolSizes, SpanMover, Timer, engine_pools
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import PoolKind, Span
 from runtime.memory.spans.upstream import Upstream
-from runtime.memory.standard import MIB, Fill, PoolSizes, SpanMover, Timer, engine_pools
 
 SEGMENT_BYTES = 4 * MIB
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from runtime.models import by_page
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import Chunk, DecodeRows, StepInputs
-from runtime.models.step_space import Scratch, StepSpace
+from runtime.models.workspace import Scratch, Workspace
 
 Job = Callable[[int], None]
 """Does the attention of the layer that it is given, or one part of it."""
@@ -38,7 +38,7 @@ class Operands:
     """[tokens, kv_heads, head_dim], and so are `values`."""
     values: Tensor
     kv: PagedKv
-    space: StepSpace
+    space: Workspace
     output: Tensor
     """[tokens, heads * head_dim]"""
 
@@ -72,7 +72,7 @@ def attention(operands: Operands) -> Job:
     return attend
 
 
-def parts(decode: DecodeRows, kv: PagedKv, heads: int, space: StepSpace) -> Iterator[tuple[slice, DecodeRows]]:
+def parts(decode: DecodeRows, kv: PagedKv, heads: int, space: Workspace) -> Iterator[tuple[slice, DecodeRows]]:
     """`decode` in pieces whose gathered K and V, scores and shares fit into scratch; mostly one."""
     pages = kv.heads * decode.length // kv.block_tokens
     row_bytes = 4 * decode.length * (2 * kv.heads * kv.head_dim + 2 * heads)
@@ -102,7 +102,7 @@ def gather(
     return keys.view(shape), values.view(shape)
 
 
-def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, output: Tensor) -> Iterator[Job]:
+def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: Workspace, output: Tensor) -> Iterator[Job]:
     """Rows with one new token each: by page where that is better, else in as many parts as scratch has room for."""
     if decode.run is not None:
         shapes = by_page.shapes(decode.run, queries, kv.heads, kv.block_tokens)
@@ -117,7 +117,7 @@ def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, ou
         yield partial(_gathered, gathered, rows, queries[part], kv, output[part])
 
 
-def _picked(at: Tensor, decode: DecodeRows, queries: Tensor, kv: PagedKv, space: StepSpace, output: Tensor) -> Job:
+def _picked(at: Tensor, decode: DecodeRows, queries: Tensor, kv: PagedKv, space: Workspace, output: Tensor) -> Job:
     """Decode rows among chunks: carried to one place and back."""
     shape = (decode.rows, *queries.shape[1:])
     scratch = space.scratch(shape, (decode.rows, output.shape[1]))

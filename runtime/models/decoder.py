@@ -14,14 +14,14 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from runtime.contract.step import HEAD, LAYER, StepContract
-from runtime.models import attention, exact, rope
+from runtime.models import attention, batch_invariant, rope
 from runtime.models.attention import Operands
 from runtime.models.buffers import Buffers, Norm
 from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import StepInputs
-from runtime.models.step_space import StepSpace, alone
 from runtime.models.weights import Layer, Weights
+from runtime.models.workspace import Workspace, alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class Decoder:
     """Weights and tables of one model. One step at a time, in `space` (one of its own when none is given)."""
 
     def __init__(
-        self, config: DecoderConfig, weights: Weights, *, exact_mode: bool = False, space: StepSpace | None = None
+        self, config: DecoderConfig, weights: Weights, *, exact_mode: bool = False, space: Workspace | None = None
     ) -> None:
         self.config = config
         self.exact_mode = exact_mode
@@ -49,7 +49,7 @@ class Decoder:
         ]
         self._head = weights.head.t()
         self._cosine, self._sine = rope.tables(config, config.context_max)
-        self._attention = exact.attention if exact_mode else attention.attention
+        self._attention = batch_invariant.attention if exact_mode else attention.attention
 
     def forward(self, inputs: StepInputs, kv: PagedKv, at: Buffers, contract: StepContract[Tensor]) -> Tensor:
         """Logits [sampled rows, vocabulary] of one launch, in `at`; K and V of its tokens are in `kv` afterwards."""
@@ -120,5 +120,5 @@ class Decoder:
     def _gated(self, at: Buffers) -> Tensor:
         """silu(gate) * up, in the place of gate."""
         if self.exact_mode:
-            return exact.silu_(at.gate, at.spread).mul_(at.up)
+            return batch_invariant.silu_(at.gate, at.spread).mul_(at.up)
         return functional.silu(at.gate, inplace=True).mul_(at.up)

@@ -86,7 +86,7 @@ def _alone(tokens: Sequence[int], done: int) -> Work:
         context_lens=np.array([end]),
         block_tables=(range(-(-end // _BLOCK_TOKENS)),),
         sampling=(Sampling(),),
-        lineages=(0,),
+        prefix_hashes=(0,),
     )
 
 

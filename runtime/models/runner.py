@@ -14,9 +14,9 @@ from runtime.contract.registry import ContractKey
 from runtime.contract.step import CHUNK, INPUTS, SAMPLE, ModelShape, StepContract, decode_graph
 from runtime.core.env import Env
 from runtime.core.work import Sampled, Work
+from runtime.device.allocation_tracker import AllocationTracker
 from runtime.device.conversions import Conversions
 from runtime.device.facts import TorchTensors
-from runtime.device.unowned import Unowned
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import Chunk, DecodeRows, StepInputs, prepare
@@ -111,7 +111,7 @@ class ModelRunner:
         about = (prefill, work.rows.bit_length())
         if about in self._weighed or self._env.faults.armed:  # what a fault does is not the model's
             return self._step(work)
-        with Unowned() as unowned, Conversions() as conversions:
+        with AllocationTracker() as unowned, Conversions() as conversions:
             drawn = self._step(work)
         phase = "prefill" if prefill else "decode"
         self.unowned_bytes[phase] = max(self.unowned_bytes[phase], unowned.bytes)

@@ -49,5 +49,5 @@ def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -
         context_lens=np.asarray(lengths) + start,
         block_tables=tables,
         sampling=tuple(Sampling(logprobs=2) for _ in lengths),
-        lineages=(0,) * len(lengths),
+        prefix_hashes=(0,) * len(lengths),
     )

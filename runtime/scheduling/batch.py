@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.tag_line import Table, flat_ints, reckon
+from runtime.memory.kv.sequence_tags import Table, flat_ints, flush_hashes
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Request
 
@@ -35,6 +35,14 @@ class Batch(NamedTuple):
     def tokens(self) -> int:
         """New tokens of all rows."""
         return sum([tokens for _, tokens in self.rows])
+
+
+def by_model(rows: Sequence[Row]) -> tuple[Batch, ...]:
+    """One batch for each model, in order of its first row."""
+    models: dict[str, list[Row]] = {}
+    for row in rows:
+        models.setdefault(row.request.submit.model_key, []).append(row)
+    return tuple(Batch(key, tuple(of_model)) for key, of_model in models.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> B
         positions = first
     else:
         positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
-    reckon([request.line for request in requests])
+    flush_hashes([request.line for request in requests])
     tables, reads = _claims(requests, (-(-context // block_tokens)).tolist(), deep)
     writes, slots = slots_of(tables, starts, positions, lengths, block_tokens)
     work = Work(
@@ -79,14 +87,14 @@ def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> B
         context_lens=context,
         block_tables=tables,
         sampling=tuple([row.request.submit.sampling if row.samples else None for row in rows]),
-        lineages=tuple([request.line.lineage for request in requests]),
+        prefix_hashes=tuple([request.line.prefix_hash for request in requests]),
     )
     return Bound(work, reads, writes)
 
 
 def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...]:
     """Hold every slot of what `requests` have computed against their own tokens, now and not at their next launch."""
-    reckon([request.line for request in requests])
+    flush_hashes([request.line for request in requests])
     doubtful = [request for request in requests if not _is_sound(plane, request)]
     if not doubtful:
         return ()
@@ -112,7 +120,7 @@ def _claims(
         table = Table(blocks[:end])
         table.array = held[0]
         tables.append(table)
-        claims.append(Claim(request.id, held[1], line.sums, line.tokens, deep or request.doubted))
+        claims.append(Claim(request.id, held[1], line.sums, line.tokens, deep or request.needs_full_check))
     return tuple(tables), tuple(claims)
 
 

@@ -17,10 +17,10 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Copy, Way
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
-from runtime.scheduling.places import Places
 from runtime.scheduling.points import SCHED_PREEMPT
+from runtime.scheduling.queues import Queues
 from runtime.scheduling.rates import Rates
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 
 Refuse = Callable[[Request, RuntimeFailure], None]
 """End this request now, with this failure."""
@@ -39,14 +39,14 @@ class Preemption:
     """Of one scheduler. `swap` None: no room on the host, so SWAP and AUTO recompute."""
 
     def __init__(
-        self, env: Env, pool: PagedPool, places: Places, swap: SwapSpace | None, mode: Mode, refuse: Refuse
+        self, env: Env, pool: PagedPool, queues: Queues, swap: SwapSpace | None, mode: Mode, refuse: Refuse
     ) -> None:
         self.rates = Rates()
         self.copies: dict[Ticket, Request] = {}
         """In flight, whichever way."""
         self._env = env
         self._pool = pool
-        self._places = places
+        self._queues = queues
         self._swap = swap
         self._mode = mode
         self._refuse = refuse
@@ -56,7 +56,7 @@ class Preemption:
         """Of those that wait: with their KV on the host."""
         if self._swap is None or not self._swap.count:
             return 0
-        return sum(one.swapped is not None for one in self._places.waiting)
+        return sum(one.swapped is not None for one in self._queues.waiting)
 
     def forced(self, last: Request) -> bool:
         """Whether a fault wants `last` preempted now."""
@@ -68,7 +68,7 @@ class Preemption:
     def preempt(self, victim: Request) -> None:
         """Its blocks go back, now or when their copy is done, and it to its place in the queue, or to its end."""
         env = self._env
-        env.marks.hit("kv.preempt")
+        env.counters.hit("kv.preempt")
         env.ledger.note(victim.id, env.clock.now_ns(), f"preempted at {victim.computed} tokens")
         victim.preempted += 1
         try:
@@ -77,11 +77,11 @@ class Preemption:
             self._refuse(victim, failure)
             return
         if mode is Mode.SWAP and victim.computed and self._swap_out(victim):
-            self._places.back(victim)
+            self._queues.back(victim)
         else:
             self._start_over(victim)
 
-    def bring_back(self, request: Request) -> bool:
+    def swap_in(self, request: Request) -> bool:
         """Take blocks for the KV of the swapped `request`, which is waiting, and begin to copy it into them. False when
         it has to wait for more room, or to begin anew. Raises OutOfBlocks."""
         swapped = request.swapped
@@ -91,13 +91,13 @@ class Preemption:
             ticket = self._swap.back(request.owner, swapped, blocks)
         except SwapRefused as refusal:
             self._pool.release(request.owner, blocks, None)
-            self._env.marks.hit("swap.refused")
+            self._env.counters.hit("swap.refused")
             self._give_up(request, f"its KV can't come back: {refusal}")
             return False
         request.give(blocks, generations)
         request.copying = ticket
         self.copies[ticket] = request
-        self._places.start(request)
+        self._queues.start(request)
         return True
 
     def landed(self, ticket: Ticket) -> None:
@@ -107,19 +107,19 @@ class Preemption:
         if ticket.error is None:
             self.rates.copied(len(copy.blocks), ticket.done_ns - ticket.launched_ns)
             if copy.way is Way.OUT:
-                self._env.marks.hit("swap.out")
+                self._env.counters.hit("swap.out")
             else:
-                self._env.marks.hit("swap.in")
-        if request.phase is Phase.ENDED:
+                self._env.counters.hit("swap.in")
+        if request.state is RequestState.ENDED:
             return
         request.copying = None
         if ticket.error is not None:
             if copy.way is Way.IN:
                 self._start_over(request)
-            self._env.marks.hit("swap.failed")
+            self._env.counters.hit("swap.failed")
             self._give_up(request, f"{copy} failed: {ticket.error}")
         elif copy.way is Way.IN:
-            request.doubted = True
+            request.needs_full_check = True
             self._forget(request)
 
     def end(self, request: Request, after: Ticket | None) -> None:
@@ -162,10 +162,10 @@ class Preemption:
         try:
             swapped = self._swap.out(victim.owner, victim.blocks)
         except SwapRefused as refusal:
-            self._env.marks.hit("swap.refused")
+            self._env.counters.hit("swap.refused")
             self._env.ledger.note(victim.id, self._env.clock.now_ns(), f"no swap: {refusal}")
             return False
-        victim.park(swapped)
+        victim.mark_swapped(swapped)
         self.copies[swapped.ticket] = victim
         return True
 
@@ -173,7 +173,7 @@ class Preemption:
         """Without its KV, back to its place in the queue. No launch is in flight when this is called for one that
         runs, or none that touches its blocks."""
         self._pool.release(request.owner, request.strip(), None)
-        self._places.back(request)
+        self._queues.back(request)
 
     def _give_up(self, request: Request, why: str) -> None:
         """The KV on the host is of no use any more: the request, which is waiting, computes it again."""

@@ -12,18 +12,18 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from runtime.core.edge import End, Ended, Submit
+from runtime.core.messages import End, Ended, Submit
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled
 from runtime.memory.kv.figures import Holding
-from runtime.memory.kv.prefix import BlockKey, KeyLine, salt_of
+from runtime.memory.kv.prefix import BlockHashes, BlockKey, salt_of
 from runtime.memory.kv.swap import Swapped
-from runtime.memory.kv.tags import TagLine
+from runtime.memory.kv.tags import SequenceTags
 from runtime.scheduling.rank import Rank
 
 
-class Phase(StrEnum):
+class RequestState(StrEnum):
     """Where a request is in its life."""
 
     WAITING = "waiting"
@@ -41,7 +41,6 @@ class Request:
         "cached",
         "computed",
         "copying",
-        "doubted",
         "end",
         "first_ns",
         "generations",
@@ -50,12 +49,13 @@ class Request:
         "launches",
         "limit",
         "line",
-        "phase",
+        "needs_full_check",
         "preempted",
         "published",
         "rank",
         "refused",
         "seq",
+        "state",
         "submit",
         "swapped",
         "tokens",
@@ -70,15 +70,15 @@ class Request:
         self.seq = seq
         self.rank = rank or Rank(submit.arrive_ns, seq)
         """Who goes first."""
-        self.phase = Phase.WAITING
+        self.state = RequestState.WAITING
         self.tokens: list[int] = list(submit.prompt)
         self.limit = len(submit.prompt) + submit.max_tokens
         """Tokens it has when it must end by length."""
         self.computed = 0
         self.blocks: list[int] = []
         self.generations: list[int] = []
-        self.line = TagLine(block_tokens)
-        self.keys = KeyLine(block_tokens, salt_of(submit.group, submit.model_key, version))
+        self.line = SequenceTags(block_tokens)
+        self.keys = BlockHashes(block_tokens, salt_of(submit.group, submit.model_key, version))
         self.published = 0
         """Blocks, from the first on, that were offered to the prefix index or taken from it."""
         self.cached = 0
@@ -94,7 +94,7 @@ class Request:
         """Where its KV is, while it is not, or not yet, in blocks."""
         self.copying: Ticket | None = None
         """The copy that brings its KV back."""
-        self.doubted = False
+        self.needs_full_check = False
         """Whether its KV has come by another way than its own last launch, so that its next one reads every slot."""
         self.end: End | None = None
 
@@ -128,7 +128,7 @@ class Request:
         """A launch that computed `computed` of its tokens has completed, and may have drawn the next one."""
         self.line.extend(self.tokens[self.computed : self.computed + computed])
         prompt = len(self.submit.prompt)
-        self.doubted = self.computed < prompt <= self.computed + computed
+        self.needs_full_check = self.computed < prompt <= self.computed + computed
         self.computed += computed
         self.launches += 1
         if sampled is not None:
@@ -149,7 +149,7 @@ class Request:
         self.blocks.extend(blocks)
         self.generations.extend(generations)
 
-    def begin_behind(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
+    def adopt_prefix(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
         """Start with shared full blocks that hold its first tokens. Its claims cover them as if computed by itself."""
         assert not self.blocks and not self.computed, f"{self.id} has begun already"
         self.give(blocks, generations)
@@ -158,15 +158,15 @@ class Request:
         self.line.extend(self.tokens[:tokens])
         self.computed = tokens
         self.published = len(blocks)
-        self.doubted = True
+        self.needs_full_check = True
 
     def strip(self) -> list[int]:
         """Take all its blocks away; what it computed is gone with them."""
         self.computed = 0
-        self.line = TagLine(self.line.block_tokens)
+        self.line = SequenceTags(self.line.block_tokens)
         return self._without_blocks()
 
-    def park(self, swapped: Swapped) -> None:
+    def mark_swapped(self, swapped: Swapped) -> None:
         """Its KV has gone to the host."""
         self.swapped = swapped
         self._without_blocks()
@@ -176,7 +176,7 @@ class Request:
         self.published = 0
         return blocks
 
-    def finish_by(self) -> str | None:
+    def finish_reason(self) -> str | None:
         """Why generation is over: "stop", "length", or None when it goes on."""
         if self.tokens[-1] in self.submit.stop_tokens and self.generated:
             return "stop"
@@ -186,7 +186,7 @@ class Request:
         """Close the life; asserts that it is the first end."""
         assert self.end is None, f"{self.id} ends as {end.outcome} and has ended as {self.end}"
         self.end = end
-        self.phase = Phase.ENDED
+        self.state = RequestState.ENDED
         return Ended(
             end=end,
             arrive_ns=self.submit.arrive_ns,

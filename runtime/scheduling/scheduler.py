@@ -10,21 +10,21 @@ nobody is left to wait for, reject. Blocks that are on their way back are waited
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks
+from runtime.core.messages import Submit
 from runtime.core.ports import Ticket
 from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
-from runtime.scheduling.batch import Batch, Row
-from runtime.scheduling.places import Places
+from runtime.scheduling.batch import Batch, Row, by_model
+from runtime.scheduling.capacity import Capacity, CapacityCheck
 from runtime.scheduling.points import SCHED_ADMIT
 from runtime.scheduling.preemption import Mode, Preemption, Refuse
+from runtime.scheduling.queues import Queues
 from runtime.scheduling.rank import rank_of
-from runtime.scheduling.request import Phase, Request
-from runtime.scheduling.room import Prospect, Room
-from runtime.scheduling.victims import last_behind, make_way
+from runtime.scheduling.request import Request, RequestState
+from runtime.scheduling.victims import last_behind, select_victims
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +56,24 @@ class Scheduler:
     def __init__(
         self, env: Env, pool: PagedPool, limits: Limits, refuse: Refuse, swap: SwapSpace | None = None
     ) -> None:
-        self.places = Places()
-        self.preemption = Preemption(env, pool, self.places, swap, limits.preemption, refuse)
+        self.queues = Queues()
+        self.preemption = Preemption(env, pool, self.queues, swap, limits.preemption, refuse)
         self._env = env
         self._pool = pool
         self._limits = limits
         self._refuse = refuse
-        self._space = Room(env, pool, self.places.running, limits.expected_output)
+        self._space = Capacity(env, pool, self.queues.running, limits.expected_output)
         self._admitted = 0
 
     @property
     def waiting(self) -> list[Request]:
         """By rank."""
-        return self.places.waiting
+        return self.queues.waiting
 
     @property
     def running(self) -> list[Request]:
         """By rank."""
-        return self.places.running
+        return self.queues.running
 
     def admit(self, submit: Submit) -> Request:
         """Into the queue. Raises InvalidRequest, MailboxFull, Refused, and then nothing has changed."""
@@ -86,7 +86,7 @@ class Scheduler:
         rank = rank_of(self._env.clock.now_ns(), self._admitted, submit.priority, self._limits.ageing_s)
         request = Request(submit, self._admitted, self._pool.block_tokens, self._pool.version, rank)
         self._admitted += 1
-        self.places.queue(request)
+        self.queues.enqueue(request)
         return request
 
     def plan(self) -> tuple[Batch, ...]:
@@ -95,11 +95,11 @@ class Scheduler:
         while True:
             rows = self._rows()
             if rows or not self._reject_hopeless():
-                return _by_model(rows)
+                return by_model(rows)
 
-    def prospect(self, request: Request) -> Prospect:
+    def capacity_check(self, request: Request) -> CapacityCheck:
         """Whether the waiting `request` has room, now or after more steps of those that run."""
-        return self._space.prospect(request, self._cached(request) if request.swapped is None else ())
+        return self._space.capacity_check(request, self._cached(request) if request.swapped is None else ())
 
     def reserve(self, request: Request) -> None:
         """A KV slot for the next token of `request`, as a plan gives it; the pool must have a block if one is due."""
@@ -115,7 +115,7 @@ class Scheduler:
         blocks, generations = request.blocks[fresh], request.generations[fresh]
         lost = self._pool.publish_all(request.owner, blocks, generations, keys[fresh])
         if lost:
-            self._env.marks.hit("kv.unpublished", lost)
+            self._env.counters.hit("kv.unpublished", lost)
         request.published = full
 
     def learn(self, batch: Batch, took_ns: int) -> None:
@@ -130,7 +130,7 @@ class Scheduler:
 
     def remove(self, request: Request, after: Ticket | None) -> None:
         """`request` has ended: out of every list, and what it holds back once `after` is done."""
-        self.places.leave(request)
+        self.queues.leave(request)
         self.preemption.end(request, after)
 
     # -- one plan -----------------------------------------------------------------------------------------------------
@@ -138,16 +138,16 @@ class Scheduler:
     def _rows(self) -> list[Row]:
         rows: list[Row] = []
         budget = self._limits.token_budget
-        self._make_way()
+        self._preempt_for_head()
         able = [(request, len(request.tokens) - request.computed) for request in self.running if not request.copying]
         first = [request for request, remaining in able if remaining == 1]
         for request in first + [request for request, remaining in able if remaining > 1]:
-            if request.phase is Phase.RUNNING:  # not preempted by one before it
+            if request.state is RequestState.RUNNING:  # not preempted by one before it
                 budget -= self._add(request, budget, rows)
         while self.waiting and budget > 0 and len(self.running) < self._limits.seqs_max:
             head = self.waiting[0]
             if head.swapped is not None:
-                if not self._bring_back(head) and head.swapped is not None:
+                if not self._swap_in(head) and head.swapped is not None:
                     break
                 continue  # it runs, or its KV is given up and it begins anew
             tokens = self._begin(head, budget, rows)
@@ -156,7 +156,7 @@ class Scheduler:
             budget -= tokens
         return rows
 
-    def _make_way(self) -> None:
+    def _preempt_for_head(self) -> None:
         """Before rows are given: who must leave for one that waits, or because a fault says so."""
         last = last_behind(self.running, self.running[0].rank, ()) if self.running else None
         if last is not None and last.launches and self.preemption.forced(last):
@@ -166,7 +166,7 @@ class Scheduler:
             return
         head = self.waiting[0]
         if any(one.submit.priority < head.submit.priority for one in self.running):
-            for victim in make_way(head, self.running, self._limits.quantum, self._enough_for(head)):
+            for victim in select_victims(head, self.running, self._limits.quantum, self._enough_for(head)):
                 self.preemption.preempt(victim)
 
     def _enough_for(self, head: Request) -> Callable[[Sequence[Request]], bool]:
@@ -185,7 +185,7 @@ class Scheduler:
         if not self._space.fits(request, cached):
             return 0
         if cached:
-            request.begin_behind(cached, self._pool.share(request.owner, cached))
+            request.adopt_prefix(cached, self._pool.share(request.owner, cached))
         tokens = self._add(request, budget, rows)
         if not tokens:
             self._pool.release(request.owner, request.strip(), None)
@@ -193,16 +193,16 @@ class Scheduler:
             self._pool.looked_up(request.owner, len(request.tokens), request.computed)
         return tokens
 
-    def _bring_back(self, request: Request) -> bool:
+    def _swap_in(self, request: Request) -> bool:
         """Let the head of the queue in again, with the KV that it has on the host. False: not now."""
         assert request.swapped is not None
         # Not `ticket.done`: the device says that from its own thread, before the copy has landed here.
         if request.swapped.ticket in self.preemption.copies or not self._space.fits(request, ()):
             return False
         try:
-            return self.preemption.bring_back(request)
+            return self.preemption.swap_in(request)
         except OutOfBlocks:
-            self._env.marks.hit("kv.out_of_blocks")
+            self._env.counters.hit("kv.out_of_blocks")
             request.refused += 1
             return False
 
@@ -218,7 +218,7 @@ class Scheduler:
         tokens = self._chunk(request, budget)
         if not tokens or not self._room(request, request.computed + tokens, rows):
             return 0
-        if request.phase is Phase.WAITING:
+        if request.state is RequestState.WAITING:
             self._start(request)
         rows.append(Row(request, tokens))
         return tokens
@@ -256,7 +256,7 @@ class Scheduler:
         try:
             request.give(*self._pool.take(request.owner, need))
         except OutOfBlocks:
-            self._env.marks.hit("kv.out_of_blocks")
+            self._env.counters.hit("kv.out_of_blocks")
             request.refused += 1
             return False
         return True
@@ -270,13 +270,13 @@ class Scheduler:
 
     def _reject(self, request: Request) -> None:
         """The last rung of the ladder."""
-        self._env.marks.hit("kv.reject")
+        self._env.counters.hit("kv.reject")
         self._pool.saved_by("reject")
         text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
         self._refuse(request, OutOfBlocks(text))
 
     def _start(self, request: Request) -> None:
-        self.places.start(request)
+        self.queues.start(request)
         if request.admit_ns is None:
             request.admit_ns = self._env.clock.now_ns()
             request.cached = request.computed
@@ -298,11 +298,3 @@ class Scheduler:
             return False
         self._reject(self.waiting[0])
         return True
-
-
-def _by_model(rows: list[Row]) -> tuple[Batch, ...]:
-    """One batch for each model, in order of first row."""
-    models: dict[str, list[Row]] = {}
-    for row in rows:
-        models.setdefault(row.request.submit.model_key, []).append(row)
-    return tuple(Batch(key, tuple(of_model)) for key, of_model in models.items())

@@ -17,7 +17,7 @@ def last_behind(running: Sequence[Request], rank: Rank, planned: Sequence[Reques
     return None
 
 
-def make_way(
+def select_victims(
     head: Request, running: Sequence[Request], quantum: int, enough: Callable[[Sequence[Request]], bool]
 ) -> list[Request]:
     """Who must leave so that the waiting `head` can run: of strictly lower priority, behind it in rank, and with

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faults import FaultSpec, SpecError, UnknownName
-from runtime.core.edge import Call
+from runtime.core.messages import Call
 from runtime.memory.spans.usage import figures_of, print_stats
 from runtime.server.admission import Admission, Rejected
 from runtime.server.connection import Connection

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from runtime.core.edge import Cancel, End, Finish, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, RuntimeFailure
+from runtime.core.messages import Cancel, End, Finish, Mailbox, Output, Submit
 from runtime.core.work import Sampling
 from runtime.server.errors import Problem, of_failure, problem
 from runtime.server.request import Answered, Caller, GenerationParams, ServedRow, served_row

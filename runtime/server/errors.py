@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from faults.points import Severity
-from runtime.core.edge import End
 from runtime.core.errors import RuntimeFailure
+from runtime.core.messages import End
 
 TYPES = {
     400: "invalid_request_error",

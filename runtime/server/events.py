@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faults import Effect
-from runtime.core.edge import Ended
+from runtime.core.messages import Ended
 from runtime.core.work import Sampled
 from runtime.server.errors import Problem
 

@@ -99,7 +99,7 @@ class EngineFigures(Collector):
             blocks.add_metric([state], value)
         yield blocks
         marks = CounterMetricFamily("seatrial_marks", "Rare paths taken", labels=["name"])
-        for mark, n in sorted(dict(served.env.marks.total).items()):
+        for mark, n in sorted(dict(served.env.counters.total).items()):
             marks.add_metric([mark], n)
         yield marks
         yield from _memory(served.memory)

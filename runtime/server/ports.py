@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from faults import FaultSpec, FaultState, Fire
-from runtime.core.edge import Mailbox, Sink
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
+from runtime.core.messages import Mailbox, Sink
 from runtime.guard.audit import AuditRow
 from runtime.memory.spans.usage import MemoryFigures
-from runtime.status import Status
+from runtime.stats import EngineStats
 
 
 class Tokenizer(Protocol):
@@ -76,7 +76,7 @@ class RuntimeHandle(Protocol):
         ...
 
     @property
-    def status(self) -> Status:
+    def status(self) -> EngineStats:
         """The engine's latest snapshot."""
         ...
 

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from faults import FaultSpec, SpecError
-from runtime.core.edge import End, Output
 from runtime.core.env import Event
+from runtime.core.messages import End, Output
 from runtime.server.admin import make_admin
 from runtime.server.admission import Admission, Terms
 from runtime.server.app import make_app
@@ -55,7 +55,7 @@ class ServerProcess:
         env = runtime.env
         terms = Terms(f"server-{os.getpid()}", runtime.context_tokens, config.answer_grace_s, runtime.tokenizer.decode)
         self.admission: Admission[Connection] = Admission(
-            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.marks.hit, self.empty
+            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.counters.hit, self.empty
         )
         self._meter = Meter(runtime)
 
@@ -93,7 +93,7 @@ class ServerProcess:
 
     def flush(self) -> None:
         """Marks to the record: what was counted since the last time."""
-        total = Counter(dict(self._runtime.env.marks.total))
+        total = Counter(dict(self._runtime.env.counters.total))
         fresh = total - self._told
         self._told = total
         if fresh:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runtime.core.edge import Ended
+from runtime.core.messages import Ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from starlette.types import Receive, Scope, Send
 
 from faults import Effect
-from runtime.core.edge import Ended
+from runtime.core.messages import Ended
 from runtime.core.ports import Clock
 from runtime.core.work import Sampled
 from runtime.server import events

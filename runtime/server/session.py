@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from faults import Kind
-from runtime.core.edge import Cancel, End, Ended, Finish, Output
 from runtime.core.env import Env
+from runtime.core.messages import Cancel, End, Ended, Finish, Output
 from runtime.core.work import Sampled
 from runtime.server import events
 from runtime.server.errors import Problem, of_end, of_failure

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from runtime.core.edge import Output
 from runtime.core.env import Env, Event
+from runtime.core.messages import Output
 
 Deliver = Callable[[list[Output], list[Event]], None]
 

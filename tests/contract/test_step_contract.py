@@ -16,14 +16,14 @@ from faults import Catalogue, Faults, FaultSpec, Scope, When, parse_do
 from runtime.contract.points import POINTS
 from runtime.contract.spec import TensorFacts
 from runtime.contract.step import CHUNK, HEAD, INPUTS, LAYER, SAMPLE, ModelShape, decode_graph
-from runtime.core.edge import Mailbox, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Submit
 from runtime.core.work import Sampling
 from runtime.device.accounted import AccountedModel
 from runtime.device.cpu import CpuDevice
 from runtime.device.facts import TorchTensors
-from runtime.device.keyed import HashModel
+from runtime.device.hash_model import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
@@ -100,7 +100,7 @@ class World:
 
     @property
     def marks(self) -> dict[str, int]:
-        return {name: n for name, n in self.env.marks.total.items() if name.startswith("contract.")}
+        return {name: n for name, n in self.env.counters.total.items() if name.startswith("contract.")}
 
     def ends(self, names: Sequence[str]) -> list[tuple[int, str | None]]:
         return [(self.sink.ended[name].end.http, self.sink.ended[name].end.code) for name in names]

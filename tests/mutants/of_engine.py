@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.core.edge import End, Ended
+from runtime.core.messages import End, Ended
 from runtime.core.ports import Ticket
-from runtime.memory.kv.prefix import KeyLine
+from runtime.memory.kv.prefix import BlockHashes
 from runtime.memory.kv.swap import Swapped, SwapSpace
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 from runtime.scheduling.scheduler import Scheduler
 from tests.mutants.mutant import Function, Mutant, Subject
 from tests.mutants.of_scheduler import (
@@ -23,18 +23,18 @@ def goes_on_after_its_end(sound: Function) -> Function:
 
     def ended(self: Request, end: End, now_ns: int) -> Ended:
         told: Ended = sound(self, end, now_ns)
-        self.phase = Phase.RUNNING
+        self.state = RequestState.RUNNING
         return told
 
     return ended
 
 
 def one_token_late(sound: Function) -> Function:
-    def finish_by(self: Request) -> str | None:
+    def finish_reason(self: Request) -> str | None:
         found: str | None = sound(self)
         return None if found == "length" and len(self.tokens) == self.limit else found
 
-    return finish_by
+    return finish_reason
 
 
 def in_the_wrong_order(sound: Function) -> Function:
@@ -57,9 +57,9 @@ SUBJECTS = (
         EngineMachine,
         (
             Mutant("blocks are published before they are computed", Scheduler, "_add", published_before_it_is_computed),
-            Mutant("a block is found in a foreign context", KeyLine, "reach", whatever_came_before),
+            Mutant("a block is found in a foreign context", BlockHashes, "reach", whatever_came_before),
             Mutant("who has ended goes on", Request, "ended", goes_on_after_its_end),
-            Mutant("an answer ends one token late", Request, "finish_by", one_token_late),
+            Mutant("an answer ends one token late", Request, "finish_reason", one_token_late),
             Mutant("who is preempted goes on without its KV", Request, "strip", thinks_it_has_computed),
             Mutant("swapped blocks come back in another order", SwapSpace, "back", in_the_wrong_order),
             Mutant("a swapped request keeps its place on the host", SwapSpace, "end", never_given_up),

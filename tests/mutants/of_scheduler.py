@@ -3,11 +3,11 @@
 import dataclasses
 
 from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.prefix import BlockKey, KeyLine
+from runtime.memory.kv.prefix import BlockHashes, BlockKey
 from runtime.scheduling.batch import Row
-from runtime.scheduling.places import Places
 from runtime.scheduling.preemption import Preemption
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.queues import Queues
+from runtime.scheduling.request import Request, RequestState
 from runtime.scheduling.scheduler import Scheduler
 from tests.mutants.mutant import Function, Mutant, Subject
 from tests.runtime.scheduling.test_scheduler_machine import SchedulerMachine
@@ -46,23 +46,23 @@ def one_token_less(sound: Function) -> Function:
 
 
 def newest_first(sound: Function) -> Function:
-    def queue(self: Places, request: Request) -> None:
-        request.phase = Phase.WAITING
+    def enqueue(self: Queues, request: Request) -> None:
+        request.state = RequestState.WAITING
         self.waiting.insert(0, request)
 
-    return queue
+    return enqueue
 
 
 def behind_all_others(sound: Function) -> Function:
-    def queue(self: Places, request: Request) -> None:
-        request.phase = Phase.WAITING
+    def enqueue(self: Queues, request: Request) -> None:
+        request.state = RequestState.WAITING
         self.waiting.append(request)
 
-    return queue
+    return enqueue
 
 
 def is_forgotten(sound: Function) -> Function:
-    def back(self: Places, request: Request) -> None:
+    def back(self: Queues, request: Request) -> None:
         sound(self, request)
         self.waiting.remove(request)
 
@@ -87,7 +87,7 @@ def keeps_what_it_shares(sound: Function) -> Function:
         if not self._space.fits(request, cached):
             return 0
         if cached:
-            request.begin_behind(cached, self._pool.share(request.owner, cached))
+            request.adopt_prefix(cached, self._pool.share(request.owner, cached))
         return self._add(request, budget, rows)
 
     return begin
@@ -95,7 +95,7 @@ def keeps_what_it_shares(sound: Function) -> Function:
 
 def keeps_its_blocks(sound: Function) -> Function:
     def start_over(self: Preemption, request: Request) -> None:
-        self._places.back(request)
+        self._queues.back(request)
 
     return start_over
 
@@ -130,9 +130,9 @@ def without_the_launch(sound: Function) -> Function:
 def whatever_came_before(sound: Function) -> Function:
     """A block is found by its own tokens, in whatever context they were computed."""
 
-    def reach(self: KeyLine, tokens: list[int], blocks: int) -> list[BlockKey]:
+    def reach(self: BlockHashes, tokens: list[int], blocks: int) -> list[BlockKey]:
         size = self._block_tokens
-        alone = (KeyLine(size, self._salt) for _ in range(blocks))
+        alone = (BlockHashes(size, self._salt) for _ in range(blocks))
         return [sound(line, tokens[at * size : (at + 1) * size], 1)[0] for at, line in enumerate(alone)]
 
     return reach
@@ -147,16 +147,16 @@ SUBJECTS = (
             Mutant("there is one seat too many", Scheduler, "_rows", one_seat_more),
             Mutant("a request has two rows", Scheduler, "_rows", first_row_twice),
             Mutant("blocks are counted for one token less", PagedPool, "blocks_for", one_token_less),
-            Mutant("the newest is first in the queue", Places, "queue", newest_first),
-            Mutant("who is preempted loses its place", Places, "queue", behind_all_others),
-            Mutant("who is preempted is forgotten", Places, "back", is_forgotten),
+            Mutant("the newest is first in the queue", Queues, "enqueue", newest_first),
+            Mutant("who is preempted loses its place", Queues, "enqueue", behind_all_others),
+            Mutant("who is preempted is forgotten", Queues, "back", is_forgotten),
             Mutant("who finds no room is dropped", Scheduler, "_begin", dropped_when_there_is_no_room),
             Mutant("who is not let in keeps what it shares", Scheduler, "_begin", keeps_what_it_shares),
             Mutant("who is preempted keeps its blocks", Preemption, "_start_over", keeps_its_blocks),
             Mutant("who is preempted goes on without its KV", Request, "strip", thinks_it_has_computed),
             Mutant("blocks are published before they are computed", Scheduler, "_add", published_before_it_is_computed),
             Mutant("blocks do not wait for the launch in flight", Scheduler, "remove", without_the_launch),
-            Mutant("a block is found in a foreign context", KeyLine, "reach", whatever_came_before),
+            Mutant("a block is found in a foreign context", BlockHashes, "reach", whatever_came_before),
         ),
     ),
 )

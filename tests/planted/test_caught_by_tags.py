@@ -35,7 +35,7 @@ def share_a_block(bench: Bench, turns: int) -> tuple[str, int]:
         bench.turn()
     bench.env.ledger.release("kv", "aside", [shared])
     bench.pool._free.append(shared)  # last in, first out: who asks next gets it
-    assert bench.env.marks.total["kv.tag_breach"] == 0, "nothing to see before the block has two users"
+    assert bench.env.counters.total["kv.tag_breach"] == 0, "nothing to see before the block has two users"
     return first, shared
 
 
@@ -43,7 +43,7 @@ def refused(bench: Bench, first: str) -> None:
     """The launch in flight lands, and `first` is refused before its token is taken."""
     bench.device.complete()
     bench.engine.step()
-    assert bench.env.marks.total["kv.tag_breach"] == 1
+    assert bench.env.counters.total["kv.tag_breach"] == 1
     assert bench.sink.ended[first].end.code == "kv_corruption"
     assert bench.sink.tokens[first] == expected_tokens(PROMPT, len(bench.sink.tokens[first])), "no wrong token got out"
     (told,) = [event.detail for event in bench.env.events.take() if event.kind == "invariant"]

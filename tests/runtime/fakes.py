@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from faults import Catalogue, Faults
 from runtime.contract.points import POINTS as CONTRACT_POINTS
-from runtime.core.edge import Ended, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Ended, Mailbox, Output, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Way, Work
 from runtime.engine import Engine

@@ -1,8 +1,8 @@
 import pytest
 
 from faults import Do, FaultSpec, When
-from runtime.core.edge import Call, Cancel, Finish
 from runtime.core.errors import DeviceLost, LaunchError
+from runtime.core.messages import Call, Cancel, Finish
 from runtime.guard.watchdog import Bounds
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
@@ -46,7 +46,7 @@ def test_out_of_blocks_preempts_the_last_to_arrive_which_then_recomputes_the_sam
     first = bench.submit(range(8), max_tokens=10)
     second = bench.submit(range(50, 58), max_tokens=10)
     bench.run()
-    assert bench.env.marks.total["kv.preempt"] >= 1
+    assert bench.env.counters.total["kv.preempt"] >= 1
     assert bench.sink.ended[second].preempted >= 1
     assert bench.sink.ended[first].preempted == 0
     assert bench.sink.tokens[first] == expected_tokens(range(8), 10)
@@ -120,7 +120,7 @@ def test_deadline_ends_requests_while_the_launch_still_hangs_and_their_blocks_wa
     assert bench.sink.ended[inside].end.http == 504
     assert bench.engine.status.flight_ns is not None
     assert bench.pool.count().limbo == 2
-    assert bench.env.marks.total["device.late"] == 1
+    assert bench.env.counters.total["device.late"] == 1
     bench.clock.advance(1)
     bench.engine.step()
     assert bench.sink.ended[queued].end.http == 504
@@ -162,8 +162,8 @@ def test_failed_launch_is_repeated_once_and_the_tokens_are_the_same(at_launch):
         bench.device.complete(LaunchError("no"))
     bench.run()
     assert bench.sink.tokens[name] == expected_tokens(range(5), 4)
-    assert bench.env.marks.total["engine.step_repeated"] == 1
-    assert bench.env.marks.total["engine.step_failed"] == 0
+    assert bench.env.counters.total["engine.step_repeated"] == 1
+    assert bench.env.counters.total["engine.step_failed"] == 0
 
 
 def test_launch_that_did_its_work_and_then_failed_is_repeated_without_a_false_alarm_of_tags():
@@ -174,7 +174,7 @@ def test_launch_that_did_its_work_and_then_failed_is_repeated_without_a_false_al
     bench.device.complete(LaunchError("reported after the work was done"), after_the_work=True)
     bench.run()
     assert bench.sink.tokens[name] == expected_tokens(range(5), 4)
-    assert bench.env.marks.total["kv.tag_breach"] == 0
+    assert bench.env.counters.total["kv.tag_breach"] == 0
 
 
 def test_launch_that_fails_twice_fails_its_batch_and_only_its_batch():
@@ -199,7 +199,7 @@ def test_block_given_away_too_early_is_refused_by_tags_and_never_answered_with_2
     second = bench.submit(range(30, 33), max_tokens=4)
     bench.run()
     assert bench.sink.ended[first].end.code == "kv_corruption"
-    assert bench.env.marks.total["kv.tag_breach"] >= 1
+    assert bench.env.counters.total["kv.tag_breach"] >= 1
     assert bench.sink.ended[second].end.outcome in ("ok", "http_error")
 
 
@@ -220,7 +220,7 @@ def test_oom_fault_climbs_the_ladder_and_all_is_well_afterwards():
     bench.turn()
     arm(bench, "kv.take", "oom", times=3)
     bench.run()
-    assert bench.env.marks.total["kv.out_of_blocks"] == 3
+    assert bench.env.counters.total["kv.out_of_blocks"] == 3
     for index, name in enumerate(names):
         if bench.sink.ended[name].end.outcome == "ok":
             assert bench.sink.tokens[name] == expected_tokens(range(index, index + 6), 8)
@@ -262,7 +262,7 @@ def test_draining_engine_takes_nobody_new_and_lets_those_inside_finish():
 def test_stop_token_ends_with_finish_stop():
     bench = Bench()
     token = expected_tokens([5], 1)[0]
-    from runtime.core.edge import Submit
+    from runtime.core.messages import Submit
     from runtime.core.work import Sampling
 
     bench.mailbox.offer(Submit("s", (5,), 10, Sampling(), 0, 10**12, stop_tokens=frozenset({token})))

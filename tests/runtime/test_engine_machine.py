@@ -5,8 +5,8 @@ import hypothesis.strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from faults import FaultSpec, When, parse_do
-from runtime.core.edge import Cancel, Finish
 from runtime.core.errors import LaunchError
+from runtime.core.messages import Cancel, Finish
 from runtime.core.work import Way
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
@@ -196,8 +196,8 @@ class EngineMachine(CountedMachine):
         for name, ended in bench.sink.ended.items():
             if ended.end.outcome == "ok" and name not in self.stopped:
                 assert ended.tokens_out == self.asked[name][1]
-        assert bench.env.marks.total["kv.tag_breach"] == 0
-        assert bench.env.marks.total["contract.violation"] == 0
+        assert bench.env.counters.total["kv.tag_breach"] == 0
+        assert bench.env.counters.total["contract.violation"] == 0
         assert not [event for event in bench.env.events.take() if event.kind == "invariant"]
         assert bench.leftovers() == []
 

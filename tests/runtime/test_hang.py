@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from faults import Do, Faults, FaultSpec
-from runtime.core.edge import Mailbox, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Submit
 from runtime.core.work import Sampled, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.engine import Engine
@@ -72,8 +72,8 @@ def test_requests_end_at_their_deadline_while_the_launch_hangs_and_their_blocks_
     assert live.sink.ended["inside"].end.http == 504
     assert live.engine.status.flight_ns is not None, "it still hangs"
     assert (live.pool.count().limbo, live.pool.count().free) == (2, 2)
-    assert live.env.marks.total["guard.cancelled"] == 1
-    assert live.env.marks.total["device.late"] == 1
+    assert live.env.counters.total["guard.cancelled"] == 1
+    assert live.env.counters.total["device.late"] == 1
 
     assert live.faults.heal("hang", "harness") == 1
     live.run_until_ended("next")
@@ -83,7 +83,7 @@ def test_requests_end_at_their_deadline_while_the_launch_hangs_and_their_blocks_
 
 
 def test_cancel_during_a_hang_is_answered_at_once(live):
-    from runtime.core.edge import Cancel
+    from runtime.core.messages import Cancel
 
     live.faults.arm([FaultSpec(id="hang", n=0, do=Do("device.launch", "hang", "20s"))])
     live.submit("gone", deadline_s=50)

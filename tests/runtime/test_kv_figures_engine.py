@@ -3,7 +3,7 @@
 from collections import Counter
 
 from faults import Do, FaultSpec, When
-from runtime.core.edge import Cancel
+from runtime.core.messages import Cancel
 from runtime.core.owner import Owner
 from runtime.memory.kv.figures import kv_usage, prefix_usage, request_usages, tenant_usages
 from runtime.memory.spans.usage import Usage, figures_of
@@ -81,9 +81,9 @@ def test_a_want_of_blocks_is_counted_under_the_rung_that_ended_it():
     kv = watched.usage()
     assert kv.rungs is not None
     preempted = sum(watched.bench.sink.ended[name].preempted for name in (first, second))
-    assert 1 <= kv.rungs["preempt"] <= preempted == watched.bench.env.marks.total["kv.preempt"]
-    assert kv.failed == watched.bench.env.marks.total["kv.out_of_blocks"] > 0
-    assert kv.rungs["reject"] == watched.bench.env.marks.total["kv.reject"] == 0
+    assert 1 <= kv.rungs["preempt"] <= preempted == watched.bench.env.counters.total["kv.preempt"]
+    assert kv.failed == watched.bench.env.counters.total["kv.out_of_blocks"] > 0
+    assert kv.rungs["reject"] == watched.bench.env.counters.total["kv.reject"] == 0
 
 
 def test_who_is_rejected_is_counted_under_the_last_rung():

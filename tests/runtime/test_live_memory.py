@@ -10,11 +10,11 @@ import pytest
 
 from faults import FaultSpec, Scope, When, parse_do
 from runtime.build import Runtime, build_served
-from runtime.core.edge import Output, Submit
+from runtime.core.messages import Output, Submit
 from runtime.core.work import Sampling
+from runtime.memory.assembly import STEPS_MAX
 from runtime.memory.spans.adaptors.poison import SENTINEL
 from runtime.memory.spans.span import PoolKind, Span
-from runtime.memory.standard import STEPS_MAX
 from runtime.models.config import ModelRefused
 
 KNOBS: dict[str, object] = {"kv_blocks": 32, "token_budget": 64, "seqs_max": 4, "threads": 1}
@@ -91,7 +91,7 @@ def test_a_launch_that_gets_no_activations_is_repeated_and_every_token_is_as_wit
     live.run("a-1", "b-1")
     assert {one.outcome for one in live.ended.values()} == {"ok"}
     assert (live.tokens["a-1"], live.tokens["b-1"]) == (live.tokens["a-0"], live.tokens["b-0"])
-    marks = live.runtime.env.marks.total
+    marks = live.runtime.env.counters.total
     assert marks["memory.out_of_memory"] >= 1 <= marks["engine.step_repeated"]
     assert not live.leaks()
 
@@ -101,7 +101,7 @@ def test_a_batch_whose_launch_fails_twice_ends_alone_and_who_comes_next_is_serve
     live.arm("memory.alloc: oom", pool="activation", times=None)
     live.run("a-1", "b-1")
     assert {(live.ended[name].http, live.ended[name].code) for name in ("a-1", "b-1")} == {(429, "out_of_memory")}
-    assert live.runtime.env.marks.total["engine.step_failed"] >= 1
+    assert live.runtime.env.counters.total["engine.step_failed"] >= 1
     assert not live.leaks()
     assert live.runtime.env.faults.heal("f", "test") == 1
     live.run("a-2", "c-2")
@@ -114,7 +114,7 @@ def test_scratch_that_is_refused_fails_the_launch_and_its_repeat_is_whole(live: 
     live.run("c-1")
     assert live.ended["c-1"].outcome == "ok"
     assert live.tokens["c-1"] == live.tokens["c-0"]
-    assert live.runtime.env.marks.total["engine.step_repeated"] == 1
+    assert live.runtime.env.counters.total["engine.step_repeated"] == 1
 
 
 def test_a_lost_reset_is_a_leak_of_its_step_and_is_taken_back_when_room_is_short(live: Live):
@@ -174,9 +174,9 @@ def test_figures_are_published_by_the_engines_turns(live: Live):
 def test_a_lie_about_free_memory_is_felt_as_pressure_and_harms_nobody(live: Live):
     live.run("a-0")
     live.arm("device.mem_info: lie 1", times=None)
-    live.runtime._tender._next_ns = 0  # type: ignore[union-attr]
+    live.runtime._maintenance._next_ns = 0  # type: ignore[union-attr]
     live.run("a-1")
-    assert live.runtime.env.marks.total["memory.pressure"] >= 1
+    assert live.runtime.env.counters.total["memory.pressure"] >= 1
     assert live.tokens["a-1"] == live.tokens["a-0"]
 
 

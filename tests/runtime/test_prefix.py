@@ -3,8 +3,8 @@
 import pytest
 
 from faults import Do, FaultSpec, When
-from runtime.core.edge import Cancel
 from runtime.core.errors import LaunchError
+from runtime.core.messages import Cancel
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import BLOCK_TOKENS, Bench, expected_tokens
 
@@ -35,7 +35,7 @@ def arm(bench: Bench, point: str, action: str, **when: int) -> None:
 
 def healthy(bench: Bench) -> None:
     bench.pool.index.check()
-    assert bench.env.marks.total["kv.tag_breach"] == 0
+    assert bench.env.counters.total["kv.tag_breach"] == 0
     assert not [event for event in bench.env.events.take() if event.kind == "invariant"]
     assert bench.leftovers() == []
 
@@ -172,8 +172,8 @@ def test_eviction_is_the_first_rung_and_nobody_is_preempted_while_something_is_o
     for start in range(0, 60, 20):
         name = ask(bench, list(range(start, start + 18)), max_tokens=4)
         assert bench.sink.ended[name].end.outcome == "ok"
-    assert bench.env.marks.total["kv.evict"] >= 5
-    assert bench.env.marks.total["kv.out_of_blocks"] == bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.evict"] >= 5
+    assert bench.env.counters.total["kv.out_of_blocks"] == bench.env.counters.total["kv.preempt"] == 0
     assert len(bench.pool.index) <= 8
     healthy(bench)
 
@@ -197,7 +197,7 @@ def test_a_cached_block_that_is_taken_over_is_room_for_nobody_else():
     bench.turn()
     late = bench.submit(SHARED, max_tokens=3)
     bench.run()
-    assert bench.env.marks.total["kv.preempt"] == 0, "it was not let in to be thrown out at the next block"
+    assert bench.env.counters.total["kv.preempt"] == 0, "it was not let in to be thrown out at the next block"
     assert bench.sink.ended[late].admit_ns > bench.sink.ended[running].admit_ns
     assert bench.sink.tokens[running] == expected_tokens([7] * 11, 12)
     healthy(bench)
@@ -224,7 +224,7 @@ def test_an_evicted_block_is_not_found_any_more_and_the_end_of_a_sequence_goes_b
     bench = bench_of(blocks=8)
     ask(bench, SHARED, max_tokens=1)
     ask(bench, list(range(19)), max_tokens=2)
-    assert bench.env.marks.total["kv.evict"] == 1
+    assert bench.env.counters.total["kv.evict"] == 1
     again = ask(bench, SHARED, max_tokens=1)
     assert bench.sink.ended[again].tokens_cached == 12, "three of four are left, from the first on"
     assert bench.sink.tokens[again] == expected_tokens(SHARED, 1)
@@ -248,7 +248,7 @@ def test_dropped_publish_is_counted_by_who_looks_for_the_block_and_changes_no_to
     ask(bench, SHARED)
     again = ask(bench, SHARED)
     assert bench.fires == ["f"]
-    assert bench.env.marks.total["kv.unpublished"] == 1
+    assert bench.env.counters.total["kv.unpublished"] == 1
     assert bench.sink.ended[again].tokens_cached == 0, "the first block was not published, so none behind it is found"
     assert bench.sink.tokens[again] == expected_tokens(SHARED, 4)
     third = ask(bench, SHARED)
@@ -262,11 +262,11 @@ def test_dropped_eviction_sends_the_pressure_to_the_next_rung():
     arm(bench, "kv.evict", "drop", times=1)
     name = ask(bench, list(range(20)), max_tokens=4)
     assert bench.fires == ["f"]
-    assert bench.env.marks.total["kv.out_of_blocks"] == 1
+    assert bench.env.counters.total["kv.out_of_blocks"] == 1
     assert bench.sink.ended[name].end.code == "out_of_blocks", "nobody to preempt, nobody to wait for"
     well = ask(bench, list(range(20)), max_tokens=4)
     assert bench.sink.tokens[well] == expected_tokens(range(20), 4)
-    assert bench.env.marks.total["kv.evict"] >= 1
+    assert bench.env.counters.total["kv.evict"] >= 1
     healthy(bench)
 
 
@@ -279,14 +279,14 @@ def test_damaged_cached_block_is_refused_by_the_tags_of_its_next_reader_and_nobo
     after = ask(bench, SHARED)
     assert bench.sink.ended[after].tokens_cached == BLOCK_TOKENS, "up to the damage"
     assert bench.sink.tokens[after] == expected_tokens(SHARED, 4)
-    assert bench.env.marks.total["kv.tag_breach"] == 1
+    assert bench.env.counters.total["kv.tag_breach"] == 1
     assert bench.leftovers() == []
 
 
 def _keys(bench: Bench) -> list:
-    from runtime.memory.kv.prefix import KeyLine, salt_of
+    from runtime.memory.kv.prefix import BlockHashes, salt_of
 
-    return KeyLine(BLOCK_TOKENS, salt_of("", "", "")).reach(SHARED, 4)
+    return BlockHashes(BLOCK_TOKENS, salt_of("", "", "")).reach(SHARED, 4)
 
 
 def test_a_launch_that_would_write_a_shared_block_is_our_own_mistake():

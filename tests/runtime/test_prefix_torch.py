@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from faults import DisabledFaults
-from runtime.core.edge import Mailbox, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Mailbox, Submit
 from runtime.core.work import Sampling
 from runtime.device.cpu import CpuDevice
 from runtime.device.torch_mover import TorchMover
@@ -71,10 +71,10 @@ def test_tokens_of_requests_that_share_prefixes_are_those_of_the_reference(direc
         sink, env = serve(directory, prompts, blocks, cache, exact)
         assert not [event for event in env.events.take() if event.kind == "invariant"]
         assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected, (cache, blocks)
-        assert env.marks.total["kv.tag_breach"] == 0
+        assert env.counters.total["kv.tag_breach"] == 0
         cached = sum(ended.tokens_cached for ended in sink.ended.values())
         assert (cached > 400) if cache and blocks == 64 else (cached >= 0 if cache else cached == 0)
-        assert (env.marks.total["kv.evict"] > 0) == (cache and blocks == 24)
+        assert (env.counters.total["kv.evict"] > 0) == (cache and blocks == 24)
 
 
 @pytest.mark.parametrize("cache", [False, True])
@@ -85,6 +85,6 @@ def test_tokens_of_requests_that_were_swapped_are_those_of_the_reference(directo
     expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
     sink, env = serve(directory, prompts, blocks=9, cache=cache, exact=False, swap_blocks=40)
     assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected
-    assert env.marks.total["swap.out"] == env.marks.total["swap.in"] >= 3
-    assert env.marks.total["kv.tag_breach"] == 0
+    assert env.counters.total["swap.out"] == env.counters.total["swap.in"] >= 3
+    assert env.counters.total["kv.tag_breach"] == 0
     assert not [event for event in env.events.take() if event.kind == "invariant"]

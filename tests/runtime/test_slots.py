@@ -3,7 +3,7 @@
 import pytest
 
 from faults import FaultSpec, When, parse_do
-from runtime.core.edge import Finish
+from runtime.core.messages import Finish
 from runtime.core.work import Way
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits

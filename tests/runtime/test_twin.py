@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from faults import DisabledFaults
-from runtime.core.edge import Cancel, Mail, Mailbox, Output, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Cancel, Mail, Mailbox, Output, Submit
 from runtime.core.ports import Clock, Device, Ticket
 from runtime.core.work import Claim, Copy, Sampling, Work
+from runtime.device.hash_model import HashModel
 from runtime.device.host_bytes import HostBytes, SimMover
-from runtime.device.keyed import HashModel
 from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine

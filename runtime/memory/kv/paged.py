@@ -261,7 +261,7 @@ class PagedPool:
             effect = owner.fire(KV_EVICT, faults, pool=self.name)
             if effect is not None and effect.kind is Kind.DROP:
                 return False
-        self._env.marks.hit("kv.evict", n)
+        self._env.counters.hit("kv.evict", n)
         self._free.extend(self.index.evict(n))
         return True
 

@@ -29,7 +29,7 @@ BlockKey = bytes
 """What a full block holds, in the context of all tokens before it."""
 
 
-class KeyLine:
+class BlockHashes:
     """The keys of one sequence's blocks, made as far as somebody asks and then kept: they depend on tokens alone."""
 
     __slots__ = ("_block_tokens", "_keys", "_salt", "_wide_from")

@@ -1,7 +1,7 @@
 """The tag plane: what each KV slot holds, as numbers that two parties compute apart and that can therefore disagree.
 
-    lineage(p) = sum over i <= p of mix(token[i], i)      running hash of a sequence up to position p (mod 2**64)
-    tag(p)     = scramble(lineage(p))                     depends on the whole prefix, as the KV of p does
+    prefix_hash(p) = sum over i <= p of mix(token[i], i)      running hash of a sequence up to position p (mod 2**64)
+    tag(p)     = scramble(prefix_hash(p))                     depends on the whole prefix, as the KV of p does
     sum(block) = sum over its slots of tag * (offset+1)   order matters: two slots swapped change it
 
 The device stamps tags through the slots and positions that it was given. The request computes its claims from its
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.tag_line import Table, TagLine, Words, lineages_of, tags_of
+from runtime.memory.kv.sequence_tags import SequenceTags, Table, Words, prefix_hashes_of, tags_of
 
-__all__ = ["TagLine", "TagPlane"]
+__all__ = ["SequenceTags", "TagPlane"]
 
 _FEW = 14
 """Blocks that are sooner handed out one by one."""
@@ -169,8 +169,8 @@ class TagPlane:
 
     def tags_of(self, work: Work) -> Words:
         """The tag of each new token of `work` [tokens]."""
-        lineages = np.asarray(work.lineages, np.uint64)
-        return tags_of(lineages_of(work.token_ids, work.positions, work.row_starts, lineages))
+        prefix_hashes = np.asarray(work.prefix_hashes, np.uint64)
+        return tags_of(prefix_hashes_of(work.token_ids, work.positions, work.row_starts, prefix_hashes))
 
     def _put(self, tags: Words, slots: Ints) -> None:
         if int(slots.max()) >= self._flat_tags.size:

@@ -13,8 +13,8 @@ Freed pieces merge at once (boundary tags, Knuth 1968), so an empty segment is a
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
+from runtime.memory.spans.compaction import Hole, Plan, plan
 from runtime.memory.spans.failures import OutOfMemory
-from runtime.memory.spans.gaps import Hole, Plan, plan
 from runtime.memory.spans.placement import Place, aligned
 from runtime.memory.spans.span import Lifetime
 from runtime.memory.spans.upstream import Segments

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from runtime.core.ports import Ticket
 from runtime.memory.spans.adaptors import Limit, Stats, find_adaptor
-from runtime.memory.spans.bands import Advice
+from runtime.memory.spans.fragmentation_policy import Advice
 from runtime.memory.spans.pool import Move, Pool
 from runtime.memory.spans.span import AllocRequest, PoolKind, ResetScope, Span
 from runtime.memory.spans.usage import Usage

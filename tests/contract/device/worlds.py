@@ -145,7 +145,7 @@ def work(step: int, rows: Sequence[int] = (1, 1)) -> Work:
         context_lens=np.array(rows),
         block_tables=tuple((row,) for row in range(len(rows))),
         sampling=(Sampling(),) * len(rows),
-        lineages=(0,) * len(rows),
+        prefix_hashes=(0,) * len(rows),
     )
 
 

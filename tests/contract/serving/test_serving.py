@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.load.outcome import Outcome
-from runtime.core.edge import Cancel, End, Submit
+from runtime.core.messages import Cancel, End, Submit
 from tests.contract.serving.worlds import WORLDS, World, arm, passes, turn
 
 GOOD = ["head", "tokens 10", "tokens 20", "tokens 30", "tokens 40", "finished stop", "counts 2/4", "done"]

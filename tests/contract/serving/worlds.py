@@ -17,7 +17,7 @@ from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
 from harness.virtual.client import Asked, Client
 from harness.virtual.rows import Rows, Values
 from harness.virtual.server import VirtualServer
-from runtime.core.edge import Submit
+from runtime.core.messages import Submit
 from runtime.device.virtual_time import VirtualTime
 from runtime.server import events
 from runtime.server.app import make_app
@@ -156,7 +156,7 @@ class HttpWorld:
         return [ServedRow(**row)._replace(server_id="", proc="") for row in found]
 
     def marks(self) -> dict[str, int]:
-        return dict(self.engine.env.marks.total)
+        return dict(self.engine.env.counters.total)
 
     def outcome(self) -> Outcome | None:
         return None if self._seen["end"] is None else decide(ClientObservation(**self._seen))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.virtual import asked
 from harness.virtual.asked import AHEAD_ROWS, load_asked, open_asked
-from runtime.device.keyed import prompt_tokens
+from runtime.device.hash_model import prompt_tokens
 from scenarios.arrivals import arrivals
 from scenarios.load import Load
 

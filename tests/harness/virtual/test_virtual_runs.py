@@ -18,7 +18,7 @@ from harness.record.digest import digest, table_digests
 from harness.run import run
 from harness.virtual.world import World
 from runtime.core.work import Sampled, Work
-from runtime.device.keyed import HashModel
+from runtime.device.hash_model import HashModel
 from runtime.memory.kv.paged import PagedPool
 
 ROOT = Path(__file__).parents[3]

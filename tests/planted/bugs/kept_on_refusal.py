@@ -11,12 +11,12 @@ def plant(scheduler):
 
     def _room(self, request, tokens, rows):
         need = self._pool.blocks_for(tokens) - len(request.blocks)
-        if request.phase is not scheduler.Phase.WAITING or need < 2:
+        if request.state is not scheduler.RequestState.WAITING or need < 2:
             return room(self, request, tokens, rows)
         try:
             halves = [self._pool.take(request.owner, n) for n in (need - 1, 1)]
         except scheduler.OutOfBlocks:
-            self._env.marks.hit("kv.out_of_blocks")
+            self._env.counters.hit("kv.out_of_blocks")
             return False
         for half in halves:
             request.give(*half)

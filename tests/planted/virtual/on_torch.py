@@ -60,7 +60,7 @@ def answer(directory: Path, bug: str = "", *, blocks: int = 64, swap_blocks: int
         )
         for n, one in enumerate(known)
     )
-    marks = env.marks.total
+    marks = env.counters.total
     return Answered(compared, marks["kv.tag_breach"], marks["swap.in"], time.perf_counter() - began_s)
 
 

@@ -20,11 +20,11 @@ from harness.virtual.world import World
 from runtime.core.work import Breach, Sampled
 from runtime.device.accounted import AccountedModel
 from runtime.device.costs import Priced
-from runtime.device.keyed import HashModel
+from runtime.device.hash_model import HashModel
 from runtime.engine import eager
 from runtime.engine.landing import Landing
 from runtime.engine.open_requests import OpenRequests
-from runtime.memory.kv import tag_line
+from runtime.memory.kv import sequence_tags
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling import batch
 from runtime.scheduling.request import Request
@@ -120,8 +120,8 @@ BUGS: dict[str, tuple[Bug, str]] = {
         changed(batch, "_claims", lambda found, *_: (found[0], (*found[1][1:], found[1][0]))),
         "invariants",
     ),
-    "tag_line.claim counts a tag twice": (
-        changed(tag_line, "claim", counted_twice),
+    "sequence_tags.claim counts a tag twice": (
+        changed(sequence_tags, "claim", counted_twice),
         "invariants",
     ),
     "TagPlane.verify sees what is not there": (

@@ -39,21 +39,21 @@ def test_damage_is_always_seen_for_what_it_is_and_repaired_or_refused(word, seed
     if refused:
         assert refused & SEEN_AS[word]
         assert word in (*REFUSED, "dtype")
-        assert dict(stage.env.marks.total) == {"contract.violation": 1}
+        assert dict(stage.env.counters.total) == {"contract.violation": 1}
     else:
         assert word not in REFUSED
         bind(CONTRACT, passed)
         mended = [one.name for one, before in zip(passed, made, strict=True) if one != before]
         assert len(mended) == 1
         mark = "contract.cast" if word == "dtype" else "contract.copied"
-        assert dict(stage.env.marks.total) == {"contract.violation": 1, mark: 1}
+        assert dict(stage.env.counters.total) == {"contract.violation": 1, mark: 1}
     assert stage.fires == ["contract.bind"]
 
 
 def test_tensors_that_keep_the_contract_pass_as_they_are():
     stage, made = Stage(), tuple(facts(n=3, w=4))
     assert stage.binder.cross(CONTRACT, made) is made
-    assert not stage.env.marks.total
+    assert not stage.env.counters.total
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_only_what_a_copy_mends_without_changing_a_value_is_mended(name, changes
     if mark is None:
         with pytest.raises(ContractViolation):
             stage.cross(made)
-        assert dict(stage.env.marks.total) == {"contract.violation": 1}
+        assert dict(stage.env.counters.total) == {"contract.violation": 1}
     else:
         assert bind(CONTRACT, stage.cross(made)).dims == {"n": 3, "w": 4}
-        assert dict(stage.env.marks.total) == {"contract.violation": 1, mark: 1}
+        assert dict(stage.env.counters.total) == {"contract.violation": 1, mark: 1}
 
 
 def test_two_wrong_tensors_are_both_mended_and_one_beyond_help_refuses_all():
     stage, made = Stage(), with_one(facts(n=3, w=4), "ids", strides=(2,))
     stage.cross(with_one(made, "starts", dtype="int32"))
-    assert dict(stage.env.marks.total) == {"contract.violation": 1, "contract.copied": 1, "contract.cast": 1}
+    assert dict(stage.env.counters.total) == {"contract.violation": 1, "contract.copied": 1, "contract.cast": 1}
     with pytest.raises(ContractViolation) as refused:
         stage.cross(with_one(made, "starts", device="meta"))
     assert {one.tensor for one in refused.value.violations} == {"ids", "starts"}
@@ -96,7 +96,7 @@ def test_what_is_written_in_place_is_never_replaced_by_a_copy():
     stage, whole = Stage(), TensorFacts("kv", (4, 4), (8, 2), "float32", "cpu", ALIGNED)
     with pytest.raises(ContractViolation):
         stage.cross([whole], Contract(KEY, IOSpec("g", (spec,))))
-    assert not stage.env.marks.total["contract.copied"]
+    assert not stage.env.counters.total["contract.copied"]
 
 
 def test_where_no_stride_can_show_a_dim_is_added_instead():
@@ -147,8 +147,8 @@ def test_a_lying_cache_is_refused_counted_and_costs_only_the_hit():
     for n in (5, 3, 8):  # two that are kept, one that is new
         assert stage.binder.check(CONTRACT, facts(n=n, w=4)).dims["n"] == n
     assert stage.fires == ["contract.cache"] * 3
-    assert stage.env.marks.total["contract.cache_refused"] == stage.binder.cache.refused == 3
-    assert stage.env.marks.total["contract.violation"] == 0
+    assert stage.env.counters.total["contract.cache_refused"] == stage.binder.cache.refused == 3
+    assert stage.env.counters.total["contract.violation"] == 0
 
 
 @given(st.integers(0, 10**6))

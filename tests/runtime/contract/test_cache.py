@@ -121,7 +121,7 @@ def test_a_violation_is_not_remembered():
         with pytest.raises(ContractViolation):
             stage.binder.check(CONTRACT, with_one(GOOD, "ids", dtype="int32"))
     assert len(stage.binder.cache) == 0
-    assert stage.env.marks.total["contract.violation"] == 3
+    assert stage.env.counters.total["contract.violation"] == 3
 
 
 def test_the_oldest_entry_makes_room():

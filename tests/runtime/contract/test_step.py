@@ -65,7 +65,7 @@ def test_a_row_whose_table_does_not_cover_its_context_is_refused_by_name() -> No
         step.check_tables(replace(launch, block_tables=((0,), (), (2,))))
     assert refused.value.rows == (1, 2)
     assert "expected a table for 1 tokens, got 0" in str(refused.value)
-    assert stage.env.marks.total["contract.violation"] == 1
+    assert stage.env.counters.total["contract.violation"] == 1
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
@@ -85,7 +85,7 @@ def test_a_step_is_prepared_once_more_and_then_refused(failures: int) -> None:
     else:
         assert step.attempt(work(1), run) == "done"
     marks = {"contract.violation": failures, "contract.rebuilt": min(failures, 1), "contract.refused": failures // 2}
-    assert dict(stage.env.marks.total) == {name: n for name, n in marks.items() if n}
+    assert dict(stage.env.counters.total) == {name: n for name, n in marks.items() if n}
     assert len(runs) == min(failures + 1, 2)
 
 

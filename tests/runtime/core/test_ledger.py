@@ -2,8 +2,8 @@ import threading
 
 import pytest
 
-from runtime.core.edge import Call, Cancel, Mailbox, Submit
 from runtime.core.ledger import Ledger, Limbo
+from runtime.core.messages import Call, Cancel, Mailbox, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling
 

@@ -10,11 +10,11 @@ from hypothesis.stateful import invariant, rule
 from runtime.contract.step import ModelShape
 from runtime.core.work import Sampled, Work
 from runtime.device.accounted import AccountedModel, Ration
-from runtime.device.holdings import device_rows
+from runtime.device.device_audit import device_rows
+from runtime.memory.assembly import STEPS_MAX
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.span import PoolKind
 from runtime.memory.spans.upstream import Reserve
-from runtime.memory.standard import STEPS_MAX
 from tests.runtime.memory.spans.bench import MIB, Bench
 from tests.runtime.models.test_attention import decode_work
 from tests.steps import CountedMachine, machine_settings
@@ -65,7 +65,9 @@ def test_each_span_that_a_launch_takes_can_be_refused_and_the_repeat_is_whole(nt
         world.model.run(work(1))
     assert not list(world.model.held()), "what it had taken is given back"
     assert world.echo.runs == 0
-    assert world.bench.env.marks.total["memory.out_of_memory"] == world.bench.env.marks.total["memory.reject"] == 1
+    assert (
+        world.bench.env.counters.total["memory.out_of_memory"] == world.bench.env.counters.total["memory.reject"] == 1
+    )
     world.bench.faults.clean()
     assert world.model.run(work(2)) == (Sampled(7), Sampled(7))
 
@@ -115,7 +117,7 @@ def test_the_largest_launch_fits_into_pools_of_its_sizes(rows: int, context: int
     world = World()
     world.bench.arm("memory.reset: drop", skip=10_000)
     assert len(world.model.run(work(1, rows, context))) == rows
-    assert world.bench.env.marks.total["memory.out_of_memory"] == 0
+    assert world.bench.env.counters.total["memory.out_of_memory"] == 0
 
 
 class Lost(CountedMachine):

@@ -6,8 +6,8 @@ import pytest
 
 from runtime.core.work import Work
 from runtime.device.costs import DEFAULT, CostTable, Priced, Slowing, read_table
-from runtime.device.stretch import FLOOR_NS
-from tests.runtime.device.test_keyed import work
+from runtime.device.decode_costs import FLOOR_NS
+from tests.runtime.device.test_hash_model import work
 
 TABLE = CostTable(
     name="t",

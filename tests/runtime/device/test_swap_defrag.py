@@ -14,15 +14,16 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments
+from runtime.memory.assembly import SpanMover
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.points import POINTS
 from runtime.memory.kv.swap import Swapped
+from runtime.memory.maintenance import EVERY_NS, MaintenanceLoop
 from runtime.memory.spans.failures import DefragFailed
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
 from runtime.memory.spans.span import PoolKind
-from runtime.memory.standard import SpanMover
-from runtime.memory.tender import EVERY_NS, Tender
+from runtime.memory.spans.usage import MemoryFigures
 from tests.runtime.fakes import SetClock
 from tests.steps import CountedMachine, machine_settings
 
@@ -52,7 +53,9 @@ class Hosted(CountedMachine):
         self.swap = swap
         self.moves = SpanMover(self.segments.move)
         self.moves.held_by(swap.renew, swap.barrier)
-        self.tender = Tender(self.env, self.pools, {PoolKind.IO: self.moves}, swap.barrier, lambda: None, 0)
+        self.maintenance = MaintenanceLoop(
+            self.env, self.pools, {PoolKind.IO: self.moves}, swap.barrier, lambda: None, 0, lambda free: MemoryFigures()
+        )
         self.out: dict[str, Swapped] = {}
         self.value: dict[str, int] = {}
         self.count = 0
@@ -112,7 +115,7 @@ class Hosted(CountedMachine):
     @precondition(lambda self: not self.flying)
     @rule(overlap=st.booleans())
     def defrag(self, overlap: bool) -> None:
-        """As the tender does in the top band."""
+        """As the maintenance does in the top band."""
         self.faults.clean()
         self.pools[PoolKind.IO].defrag(self.moves, self.swap.barrier(), overlap=overlap)
 
@@ -128,11 +131,11 @@ class Hosted(CountedMachine):
         if broken:
             spec = FaultSpec(id="f", n=0, do=parse_do("memory.defrag: error"), place="in_flight", when=When(skip=1))
             self.faults.arm([spec])
-        before = self.env.marks.total["memory.defrag_failed"]
+        before = self.env.counters.total["memory.defrag_failed"]
         self.clock.t_ns += EVERY_NS
-        self.tender.turn()
+        self.maintenance.turn()
         fired = any(state.fired for state in self.faults.states())
-        assert self.env.marks.total["memory.defrag_failed"] == before + fired, "each failure is told, and none else"
+        assert self.env.counters.total["memory.defrag_failed"] == before + fired, "each failure is told, and none else"
 
     @invariant()
     def who_is_out_holds_one_span_and_nobody_else_does(self) -> None:

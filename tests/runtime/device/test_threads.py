@@ -13,7 +13,7 @@ _HELPERS = """
 import os, sys, threading
 import torch
 from runtime import build
-from runtime.core.edge import Submit
+from runtime.core.messages import Submit
 from runtime.core.work import Sampling
 from runtime.device import threads
 

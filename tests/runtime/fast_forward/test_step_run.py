@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 
 from faults import DisabledFaults
-from runtime.core.edge import Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling, StepResult
-from runtime.device.keyed import SAID, HashModel
+from runtime.device.hash_model import SAID, HashModel
 from runtime.device.virtual_time import VirtualTime
 from runtime.fast_forward.check import Check
 from runtime.fast_forward.step_run import StepRun, precompute
@@ -73,7 +73,7 @@ def test_a_run_leaves_what_launches_leave(prompts, steps, logprobs):
     assert skipped.kv == stepped.kv
     for one, other in zip(skipped.rows, stepped.rows, strict=True):
         assert (one.tokens, one.computed) == (other.tokens, other.computed)
-        assert (one.line.lineage, list(one.line.sums)) == (other.line.lineage, list(other.line.sums))
+        assert (one.line.prefix_hash, list(one.line.sums)) == (other.line.prefix_hash, list(other.line.sums))
 
 
 @given(prompts, st.integers(2, 20))

@@ -1,7 +1,7 @@
 from faults import DisabledFaults
-from runtime.core.edge import End, Submit
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
+from runtime.core.messages import End, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling
 from runtime.guard.watchdog import Bounds, Watchdog
@@ -42,10 +42,10 @@ def test_late_launch_is_counted_once_and_fatal_only_while_it_has_not_come_back()
     watchdog, env = dog()
     launch = flight()
     assert not watchdog.lost(launch, SECOND - 1)
-    assert env.marks.total["device.late"] == 0
+    assert env.counters.total["device.late"] == 0
     assert not watchdog.lost(launch, 2 * SECOND)
     assert not watchdog.lost(launch, 3 * SECOND)
-    assert env.marks.total["device.late"] == 1
+    assert env.counters.total["device.late"] == 1
     assert watchdog.lost(launch, 10 * SECOND)
     launch.done_ns = 11 * SECOND
     assert not watchdog.lost(launch, 12 * SECOND)

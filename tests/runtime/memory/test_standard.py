@@ -2,11 +2,11 @@
 
 import pytest
 
+from runtime.memory.assembly import STEPS_MAX, PoolSizes, SpanMover, device_pools, engine_pools
 from runtime.memory.spans.failures import DefragFailed, LifetimeEscape, LimitReached, OutOfMemory, RingFull
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.upstream import Reserve
-from runtime.memory.standard import STEPS_MAX, PoolSizes, SpanMover, device_pools, engine_pools
 from tests.runtime.memory.spans.bench import KIB, Bench
 
 SIZES = PoolSizes(weight=64 * KIB, step=16 * KIB, workspace=8 * KIB, io=2048 * KIB, io_segment=1024 * KIB)
@@ -73,7 +73,7 @@ def test_lost_resets_are_taken_back_only_when_room_is_short():
     assert device.usage(PoolKind.ACTIVATION).live == STEPS_MAX
     span = device.alloc(step(16 * KIB, "step-9"))
     assert [one for one, _ in activation.live()] == [span]
-    assert bench.env.marks.take() == {"memory.out_of_memory": 1, "memory.take_back": 1}
+    assert bench.env.counters.take() == {"memory.out_of_memory": 1, "memory.take_back": 1}
 
 
 def test_workspace_is_for_operators_only_and_says_when_it_is_full():
@@ -92,10 +92,10 @@ def test_the_ladder_is_tried_before_a_step_fails():
     device.free(device.alloc(AllocRequest(KIB, pool=PoolKind.WORKSPACE)), None)  # an empty ring of 8 KiB
     device.alloc(step(16 * KIB))
     device.alloc(step(8 * KIB))
-    assert bench.env.marks.total["memory.release_free"] == 1
+    assert bench.env.counters.total["memory.release_free"] == 1
     with pytest.raises(OutOfMemory):
         device.alloc(step(KIB))
-    assert bench.env.marks.total["memory.reject"] == 1
+    assert bench.env.counters.total["memory.reject"] == 1
 
 
 def test_pools_of_the_device_leave_the_engines_ledger_alone():

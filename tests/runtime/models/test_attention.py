@@ -15,7 +15,7 @@ from runtime.models import attention, by_page
 from runtime.models.config import DecoderConfig, Rope
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import StepInputs, prepare
-from runtime.models.step_space import StepSpace, alone
+from runtime.models.workspace import Workspace, alone
 
 CONFIG = DecoderConfig(
     "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
@@ -36,7 +36,7 @@ def decode_work(tables: list[list[int]], contexts: list[int]) -> Work:
         context_lens=np.array(contexts),
         block_tables=tuple(tables),
         sampling=(Sampling(),) * rows,
-        lineages=(0,) * rows,
+        prefix_hashes=(0,) * rows,
     )
 
 
@@ -48,7 +48,7 @@ def random_kv(blocks: int) -> PagedKv:
     return kv
 
 
-def attend(inputs: StepInputs, queries: torch.Tensor, kv: PagedKv, space: StepSpace | None = None) -> torch.Tensor:
+def attend(inputs: StepInputs, queries: torch.Tensor, kv: PagedKv, space: Workspace | None = None) -> torch.Tensor:
     unused, output = torch.zeros(len(queries), 2, 8), torch.empty(len(queries), 48)
     space = alone(CONFIG) if space is None else space
     attention.attention(attention.Operands(inputs, queries, unused, unused, kv, space, output))(0)

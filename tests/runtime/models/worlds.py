@@ -108,7 +108,7 @@ class Driver:
                 Sampling() if end == len(sequence.tokens) else None
                 for (sequence, _), end in zip(rows, ends, strict=True)
             ),
-            lineages=(0,) * len(rows),
+            prefix_hashes=(0,) * len(rows),
         )
 
     def run(self, rows: Sequence[tuple[Course, int]]) -> None:

@@ -7,7 +7,7 @@ def test_preempted_request_keeps_its_place_before_those_that_arrived_after_it():
     bench.submit(range(8), max_tokens=10)
     second = bench.submit(range(8), max_tokens=10)
     third = bench.submit([1], max_tokens=3)
-    while not bench.env.marks.total["kv.preempt"]:
+    while not bench.env.counters.total["kv.preempt"]:
         bench.turn()
     assert [request.id for request in bench.engine.scheduler.waiting] == [second, third]
 
@@ -30,4 +30,4 @@ def test_no_admission_that_would_preempt_those_who_run_at_their_next_block():
     bench.submit(range(7), max_tokens=4)
     bench.turn()
     assert (bench.engine.status.running, bench.engine.status.waiting) == (1, 1)
-    assert bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.preempt"] == 0

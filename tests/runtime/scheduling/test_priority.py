@@ -3,13 +3,13 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from runtime.core.edge import Submit
+from runtime.core.messages import Submit
 from runtime.core.work import Sampling
 from runtime.scheduling.peak import peak_blocks
 from runtime.scheduling.rank import rank_of
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits
-from runtime.scheduling.victims import last_behind, make_way
+from runtime.scheduling.victims import last_behind, select_victims
 from tests.runtime.fakes import Bench, expected_tokens
 
 AGEING_S = 10.0
@@ -105,7 +105,7 @@ def test_equal_priority_never_takes_a_seat():
         bench.turn()
     bench.submit([1], priority=1)
     bench.run()
-    assert bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.preempt"] == 0
 
 
 def test_nobody_leaves_before_its_quantum_is_done():
@@ -115,7 +115,7 @@ def test_nobody_leaves_before_its_quantum_is_done():
     bench.submit([1], priority=1)
     for _ in range(4):
         bench.turn()
-    assert bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.preempt"] == 0
     bench.run()
     assert sum(bench.sink.ended[name].preempted for name in victims) == 1
 
@@ -141,7 +141,7 @@ def test_those_who_make_way_are_below_done_with_their_quantum_and_not_one_too_ma
     def enough(leaving: object) -> bool:
         return sum(len(one.submit.prompt) for one in leaving) >= need  # type: ignore[attr-defined]
 
-    gone = make_way(head, here, 5, enough)
+    gone = select_victims(head, here, 5, enough)
     able = [one for one in here if one.submit.priority < priority and one.rank > head.rank and one.launches >= 5]
     assert all(one in able for one in gone)
     if not enough(able):
@@ -185,5 +185,5 @@ def test_who_would_not_fit_at_the_peak_is_not_let_in_and_nobody_is_preempted():
         bench.run()
         for n, name in enumerate(names):
             assert bench.sink.tokens[name] == expected_tokens([n] * 6, 14)
-    assert greedy.env.marks.total["kv.preempt"] >= 1
-    assert careful.env.marks.total["kv.preempt"] == 0
+    assert greedy.env.counters.total["kv.preempt"] >= 1
+    assert careful.env.counters.total["kv.preempt"] == 0

@@ -12,14 +12,14 @@ import pytest
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from faults import DisabledFaults
-from runtime.core.edge import End, Submit
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, MailboxFull, OutOfBlocks, RuntimeFailure
 from runtime.core.ledger import Ledger
+from runtime.core.messages import End, Submit
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampled, Sampling
-from runtime.device.keyed import expected
+from runtime.device.hash_model import expected
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.request import Request
@@ -209,7 +209,7 @@ class SchedulerMachine(CountedMachine):
             asked.got.append(sampled)
         self.scheduler.publish(request)
         assert request.tokens == asked.tokens
-        assert request.finish_by() == ("length" if asked.got == asked.answer else None)
+        assert request.finish_reason() == ("length" if asked.got == asked.answer else None)
         if asked.got == asked.answer:
             self.end(row.name, "ok")
 
@@ -252,8 +252,8 @@ class SchedulerMachine(CountedMachine):
 
     @invariant()
     def each_is_in_one_place_and_nobody_is_lost(self) -> None:
-        places = [request.id for request in (*self.scheduler.waiting, *self.scheduler.running)]
-        assert sorted(places) == sorted(self.open)
+        queues = [request.id for request in (*self.scheduler.waiting, *self.scheduler.running)]
+        assert sorted(queues) == sorted(self.open)
         assert len(self.scheduler.running) <= self.seats
         assert len(self.scheduler.waiting) - QUEUE <= self.seats, "the queue holds at most those, and who was preempted"
 

@@ -4,8 +4,8 @@ import pytest
 
 from faults import FaultSpec, When, parse_do
 from faults.spec import Scope
-from runtime.core.edge import Cancel
 from runtime.core.errors import DeviceLost, LaunchError
+from runtime.core.messages import Cancel
 from runtime.core.owner import Owner
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
@@ -39,7 +39,7 @@ def healthy(bench: Bench, *names: str) -> None:
     for name, prompt in zip(names, (FIRST, SECOND), strict=False):
         assert bench.sink.ended[name].end.outcome == "ok"
         assert bench.sink.tokens[name] == expected_tokens(prompt, 10)
-    assert bench.env.marks.total["kv.tag_breach"] == 0
+    assert bench.env.counters.total["kv.tag_breach"] == 0
     assert bench.leftovers() == []
 
 
@@ -53,7 +53,7 @@ def test_who_is_preempted_comes_back_with_its_kv_and_goes_on_where_it_was(cache:
     bench = bench_of(prefix_cache=cache)
     names = two(bench)
     bench.run()
-    marks = bench.env.marks.total
+    marks = bench.env.counters.total
     assert marks["swap.out"] == marks["swap.in"] == marks["kv.preempt"] >= 1
     assert bench.sink.ended[names[1]].preempted >= 1
     computed = sum(len(ticket.work.token_ids) for ticket in bench.device.launched)
@@ -69,7 +69,7 @@ def test_blocks_wait_in_limbo_for_the_copy_and_nobody_else_has_to_go_meanwhile()
     assert before.limbo > 0
     assert bench.engine.status.swapped == 1
     bench.engine.step()
-    assert bench.env.marks.total["kv.preempt"] == 1
+    assert bench.env.counters.total["kv.preempt"] == 1
     bench.device.complete_copy()
     bench.engine.step()
     assert bench.pool.count().limbo == 0
@@ -87,7 +87,7 @@ def test_a_copy_that_fails_costs_a_recompute_and_no_token(way: str):
         until_swapped_again(bench)
     bench.device.complete_copy(LaunchError("drawn"))
     bench.run()
-    assert bench.env.marks.total["swap.failed"] == 1
+    assert bench.env.counters.total["swap.failed"] == 1
     healthy(bench, *names)
 
 
@@ -108,19 +108,19 @@ def test_a_swap_that_is_refused_costs_a_recompute_and_no_token(point: str):
     names = two(bench)
     bench.run()
     assert bench.fires == ["f"]
-    assert bench.env.marks.total["swap.refused"] == 1
+    assert bench.env.counters.total["swap.refused"] == 1
     healthy(bench, *names)
 
 
 def test_a_device_that_takes_no_copy_is_a_refusal_too():
     bench = bench_of()
     names = two(bench)
-    while bench.env.marks.total["kv.preempt"] == 0:
+    while bench.env.counters.total["kv.preempt"] == 0:
         if bench.engine.status.flight_ns is not None:
             bench.device.complete()
         bench.device.refuse = [LaunchError("no room in the queue")]
         bench.engine.step()
-        if bench.env.marks.total["kv.preempt"] == 0:
+        if bench.env.counters.total["kv.preempt"] == 0:
             bench.device.refuse = []
     bench.run()
     assert bench.leftovers() == []
@@ -131,8 +131,8 @@ def test_without_room_on_the_host_who_is_preempted_computes_again():
     bench = bench_of(host_blocks=1)
     names = two(bench)
     bench.run()
-    assert bench.env.marks.total["swap.refused"] >= 1
-    assert bench.env.marks.total["swap.out"] == 0
+    assert bench.env.counters.total["swap.refused"] >= 1
+    assert bench.env.counters.total["swap.out"] == 0
     healthy(bench, *names)
 
 
@@ -174,7 +174,7 @@ def test_a_copy_that_hangs_is_late_then_fatal_and_its_requests_are_told():
     assert bench.engine.wait_s() is not None
     bench.clock.advance(2.0)
     bench.engine.step()
-    assert bench.env.marks.total["device.late"] == 1
+    assert bench.env.counters.total["device.late"] == 1
     bench.clock.advance(60.0)
     bench.engine.step()
     assert isinstance(bench.engine.fatal, DeviceLost)
@@ -200,8 +200,8 @@ def test_a_forced_preemption_needs_no_pressure_and_changes_no_token():
     arm(bench, "sched.preempt: force", interval=3, times=3)
     name = bench.submit(FIRST, max_tokens=10)
     bench.run()
-    assert bench.env.marks.total["kv.out_of_blocks"] == 0
-    assert bench.env.marks.total["kv.preempt"] >= 2
+    assert bench.env.counters.total["kv.out_of_blocks"] == 0
+    assert bench.env.counters.total["kv.preempt"] >= 2
     healthy(bench, name)
 
 
@@ -221,12 +221,12 @@ def test_the_cheapest_way_is_taken_and_what_was_measured_decides():
     rates.token_ns, rates.block_ns = 1.0, 1e6
     two(bench)
     bench.run()
-    assert bench.env.marks.total["kv.preempt"] >= 1
-    assert bench.env.marks.total["swap.out"] == 0
+    assert bench.env.counters.total["kv.preempt"] >= 1
+    assert bench.env.counters.total["swap.out"] == 0
     rates.token_ns, rates.block_ns = 1e6, 1.0
     names = bench.submit(FIRST, max_tokens=10), bench.submit(SECOND, max_tokens=10)
     bench.run()
-    assert bench.env.marks.total["swap.out"] >= 1
+    assert bench.env.counters.total["swap.out"] >= 1
     healthy(bench, *names)
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from faults import FaultSpec
-from runtime.core.edge import Submit
+from runtime.core.messages import Submit
 from runtime.server import main
 from runtime.server.ports import EventSink, RuntimeHandle
 from tests.runtime.server.fake import FakeServed, echo

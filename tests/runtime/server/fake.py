@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from faults import Faults
-from runtime.core.edge import Call, Cancel, End, Ended, Finish, Mail, Mailbox, Output, Sink, Submit
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.ledger import Ledger
+from runtime.core.messages import Call, Cancel, End, Ended, Finish, Mail, Mailbox, Output, Sink, Submit
 from runtime.core.ports import Clock
 from runtime.core.work import Sampled
 from runtime.guard.audit import AuditRow
@@ -16,7 +16,7 @@ from runtime.memory.kv.paged import PoolCount
 from runtime.memory.spans.usage import MemoryFigures, Usage
 from runtime.points import catalogue
 from runtime.server.ports import EventSink
-from runtime.status import Status
+from runtime.stats import EngineStats
 
 EOS = 256
 BIG = 300
@@ -87,7 +87,7 @@ class FakeServed:
         self.env = Env(clock, 7, faults, Ledger())
         self.mailbox = Mailbox(submits_max)
         self.tokenizer = ByteTokenizer()
-        self.status = Status(kv=PoolCount(0, 0, 8, 8))
+        self.status = EngineStats(kv=PoolCount(0, 0, 8, 8))
         self.drained = False
         self.fatal: RuntimeFailure | None = None
         self.seen: list[Mail] = []
@@ -145,7 +145,7 @@ class FakeServed:
     def send(self, outputs: list[Output]) -> None:
         """To the server, with a fresh status."""
         kv = PoolCount(len(self._active), 0, 8 - len(self._active), 8)
-        self.status = Status(running=len(self._active), kv=kv, progress_ns=self.env.clock.now_ns(), preemptions=3)
+        self.status = EngineStats(running=len(self._active), kv=kv, progress_ns=self.env.clock.now_ns(), preemptions=3)
         assert self._sink is not None
         self._sink.step(outputs)
 

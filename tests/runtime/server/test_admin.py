@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from runtime.core.edge import Call, Submit
+from runtime.core.messages import Call, Submit
 from runtime.server.config import ADMIN_TOKEN_ENV, ConfigError, server_config
 from tests.runtime.server.conftest import TOKEN, Start
 

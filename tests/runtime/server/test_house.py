@@ -3,8 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from runtime.core.edge import Submit
 from runtime.core.errors import DeviceLost
+from runtime.core.messages import Submit
 from runtime.server.process import EXIT_FATAL, EXIT_STOPPED
 from tests.runtime.server.conftest import Start
 from tests.runtime.server.fake import says
@@ -106,7 +106,7 @@ class Frozen:
 def test_metrics_parse_and_carry_vllms_names(start: Start) -> None:
     running = start(says("abc"))
     running.http.post("/v1/completions", json={"prompt": "xy"})
-    running.served.env.marks.hit("kv.evict", 2)
+    running.served.env.counters.hit("kv.evict", 2)
     reply = running.http.get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(reply.text)}
     assert {

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from runtime.core.edge import End, Submit
+from runtime.core.messages import End, Submit
 from tests.runtime.server.conftest import Start
 from tests.runtime.server.fake import says
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faults import FaultSpec, parse_do
-from runtime.core.edge import Cancel, End, Finish, Submit
+from runtime.core.messages import Cancel, End, Finish, Submit
 from tests.runtime.server.conftest import Running, Start
 from tests.runtime.server.fake import BIG, says
 

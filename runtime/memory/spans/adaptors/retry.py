@@ -43,7 +43,7 @@ class Retry(Adaptor):
         try:
             return self.inner.alloc(request)
         except OutOfMemory as error:
-            self._env.marks.hit("memory.out_of_memory")
+            self._env.counters.hit("memory.out_of_memory")
             return self._climb(request, error)
 
     def usage(self) -> Usage:
@@ -52,7 +52,7 @@ class Retry(Adaptor):
     def _climb(self, request: AllocRequest, error: OutOfMemory) -> Span:
         for rung in self._rungs:
             for _ in range(rung.times_max):
-                self._env.marks.hit(f"memory.{rung.name}")
+                self._env.counters.hit(f"memory.{rung.name}")
                 if not rung.climb(request):
                     break
                 try:
@@ -62,7 +62,7 @@ class Retry(Adaptor):
                 else:
                     self.saved[rung.name] += 1
                     return span
-        self._env.marks.hit("memory.reject")
+        self._env.counters.hit("memory.reject")
         self.saved[REJECT] += 1
         raise error
 
@@ -98,7 +98,7 @@ def ladder(
                 return True
             moved_bytes = sum(one.defrag(move, after, overlap=quiet) for one in neighbours if one is not pool)
         except DefragFailed:
-            env.marks.hit("memory.defrag_failed")
+            env.counters.hit("memory.defrag_failed")
             return False
         return release_free(request) or moved_bytes > 0
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from runtime.core.ports import Clock
 from runtime.memory.spans.adaptors.base import Adaptor
-from runtime.memory.spans.bands import Advice, Bands, Sampler
 from runtime.memory.spans.failures import OutOfMemory
+from runtime.memory.spans.fragmentation_policy import Advice, FragmentationPolicy, Sampler
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import AllocRequest, Span
 from runtime.memory.spans.usage import Usage, p99
@@ -22,7 +22,7 @@ class Stats(Adaptor):
         inner: Pool,
         clock: Clock,
         timer: Callable[[], int] | None = None,
-        bands: Bands | None = None,
+        bands: FragmentationPolicy | None = None,
         samples_max: int = 4096,
     ) -> None:
         super().__init__(inner)
@@ -31,7 +31,7 @@ class Stats(Adaptor):
         self._failed = self._fragmentation_failures = 0
         self._peak_bytes = inner.taken_bytes
         self._latencies_ns: deque[int] = deque(maxlen=samples_max)
-        self._bands, self._sampler = bands or Bands(), Sampler()
+        self._bands, self._sampler = bands or FragmentationPolicy(), Sampler()
 
     def alloc(self, request: AllocRequest) -> Span:
         timer = self._timer

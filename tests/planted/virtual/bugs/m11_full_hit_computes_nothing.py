@@ -24,4 +24,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         self.published = len(blocks)
 
     patch.setattr(Scheduler, "_cached", _cached)
-    patch.setattr(Request, "begin_behind", _begin_behind)
+    patch.setattr(Request, "adopt_prefix", _begin_behind)

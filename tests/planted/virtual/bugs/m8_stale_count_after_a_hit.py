@@ -14,11 +14,11 @@ JUDGE = "invariants"
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    begin_behind = Request.begin_behind
+    adopt_prefix = Request.adopt_prefix
 
     def _begin_behind(self, blocks, generations):
-        begin_behind(self, blocks, generations)
+        adopt_prefix(self, blocks, generations)
         if self.preempted:
             self.computed = min(self.computed + self.cached, len(self.tokens) - 1)
 
-    patch.setattr(Request, "begin_behind", _begin_behind)
+    patch.setattr(Request, "adopt_prefix", _begin_behind)

@@ -91,7 +91,7 @@ def test_when_even_all_cached_blocks_are_too_few_none_is_evicted(pool):
     with pytest.raises(OutOfBlocks, match="1 are free and 1 cached"):
         pool.take(Owner("c"), 3)
     assert pool.index.knows(A)
-    assert pool._env.marks.total["kv.evict"] == 0
+    assert pool._env.counters.total["kv.evict"] == 0
 
 
 def test_the_generation_that_readers_claim_is_the_published_one_even_if_the_block_was_given_on_by_mistake(pool):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 
 from runtime.memory.kv import prefix
-from runtime.memory.kv.prefix import BlockKey, KeyLine, PrefixIndex, salt_of
+from runtime.memory.kv.prefix import BlockHashes, BlockKey, PrefixIndex, salt_of
 
 SIZE, BLOCKS = 4, 20
 SALT = salt_of("", "", "v1")
@@ -20,7 +20,7 @@ tokens = st.builds(  # most of them begin with small ones, and two runs and a ha
 
 
 def keys(tokens: Sequence[int], salt: bytes = SALT) -> list[BlockKey]:
-    return KeyLine(SIZE, salt).reach(tokens, len(tokens) // SIZE)
+    return BlockHashes(SIZE, salt).reach(tokens, len(tokens) // SIZE)
 
 
 def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
@@ -49,7 +49,7 @@ def test_a_block_is_found_exactly_when_all_tokens_up_to_its_end_are_the_same(kno
 
 @given(st.lists(st.integers(0, 9), min_size=20, max_size=40), st.lists(st.integers(1, 10), max_size=6))
 def test_keys_made_bit_by_bit_are_those_made_at_once(tokens, cuts):
-    line = KeyLine(SIZE, SALT)
+    line = BlockHashes(SIZE, SALT)
     for blocks in sorted(cut % (len(tokens) // SIZE + 1) for cut in cuts):
         assert line.reach(tokens, blocks) == keys(tokens[: blocks * SIZE])
     assert line.reach(tokens, len(tokens) // SIZE) == keys(tokens)
@@ -127,7 +127,7 @@ def test_a_block_is_not_added_a_second_time_under_another_name():
 
 @given(tokens, st.lists(st.integers(1, 20), max_size=6))
 def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, stops):
-    whole, parts = keys(tokens), KeyLine(SIZE, SALT)
+    whole, parts = keys(tokens), BlockHashes(SIZE, SALT)
     for blocks in [*sorted(stops), 20]:
         assert parts.reach(tokens, blocks) == whole[:blocks]
 

@@ -13,13 +13,13 @@ from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.host_bytes import HostBytes
+from runtime.memory.assembly import SpanMover
 from runtime.memory.host import host_memory
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.points import POINTS as KV_POINTS
 from runtime.memory.kv.swap import Swapped
 from runtime.memory.spans.points import POINTS as SPAN_POINTS
 from runtime.memory.spans.span import PoolKind
-from runtime.memory.standard import SpanMover
 from tests.runtime.fakes import SetClock
 
 BLOCK_BYTES, SWAP_BLOCKS = 65536, 40

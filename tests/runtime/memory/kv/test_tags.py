@@ -3,14 +3,14 @@ import numpy as np
 from hypothesis import given
 
 from runtime.core.work import Claim, Work
-from runtime.memory.kv.tag_line import reckon
-from runtime.memory.kv.tags import TagLine, TagPlane
+from runtime.memory.kv.sequence_tags import flush_hashes
+from runtime.memory.kv.tags import SequenceTags, TagPlane
 
 SIZE = 4
 prompts = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
 
 
-def work(tokens: list[int], start: int, table: list[int], lineage: int, request: str = "a") -> Work:
+def work(tokens: list[int], start: int, table: list[int], prefix_hash: int, request: str = "a") -> Work:
     """One row: `tokens` from position `start` on, through `table`."""
     positions = np.arange(start, start + len(tokens))
     slots = np.asarray(table)[positions // SIZE] * SIZE + positions % SIZE
@@ -25,20 +25,20 @@ def work(tokens: list[int], start: int, table: list[int], lineage: int, request:
         context_lens=np.asarray([start + len(tokens)]),
         block_tables=(table,),
         sampling=(None,),
-        lineages=(lineage,),
+        prefix_hashes=(prefix_hash,),
     )
 
 
-def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, TagLine, list[int]]:
-    plane, line = TagPlane(64, SIZE), TagLine(SIZE)
+def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, SequenceTags, list[int]]:
+    plane, line = TagPlane(64, SIZE), SequenceTags(SIZE)
     generations = plane.hand_out(table)
     plane.stamp(work(tokens, 0, table, 0))
     line.extend(tokens)
     return plane, line, generations
 
 
-def look(plane: TagPlane, line: TagLine, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
-    next_up = work([1], line.tokens, [*table, 63], line.lineage)
+def look(plane: TagPlane, line: SequenceTags, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
+    next_up = work([1], line.tokens, [*table, 63], line.prefix_hash)
     return [
         (breach.index, breach.what)
         for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])
@@ -47,14 +47,14 @@ def look(plane: TagPlane, line: TagLine, table: list[int], generations: list[int
 
 @given(prompts, st.lists(st.integers(1, 5)))
 def test_any_chunking_gives_the_same_line(tokens, cuts):
-    whole, parts = TagLine(SIZE), TagLine(SIZE)
+    whole, parts = SequenceTags(SIZE), SequenceTags(SIZE)
     whole.extend(tokens)
     at = 0
     for cut in [*cuts, len(tokens)]:
         if tokens[at : at + cut]:
             parts.extend(tokens[at : at + cut])
         at += cut
-    assert (whole.lineage, list(whole.sums), whole.tokens) == (parts.lineage, list(parts.sums), parts.tokens)
+    assert (whole.prefix_hash, list(whole.sums), whole.tokens) == (parts.prefix_hash, list(parts.sums), parts.tokens)
 
 
 @given(prompts, st.randoms(use_true_random=False))
@@ -70,7 +70,7 @@ def test_one_wrong_token_shows_in_its_block_and_all_after_it(tokens, data):
     wrong = [*tokens[:at], tokens[at] + 1, *tokens[at + 1 :]]
     table = list(range(-(-len(tokens) // SIZE)))
     plane, _, generations = written(wrong, table)
-    line = TagLine(SIZE)
+    line = SequenceTags(SIZE)
     line.extend(tokens)
     assert [index for index, _ in look(plane, line, table, generations)] == list(range(at // SIZE, len(table)))
 
@@ -83,7 +83,7 @@ def test_two_of_its_own_blocks_swapped_are_seen():
 
 def test_position_off_by_one_is_seen():
     plane, line, generations = written([1, 2, 3, 4], [0])
-    late = work([9], 5, [0, 1], line.lineage)
+    late = work([9], 5, [0, 1], line.prefix_hash)
     plane.hand_out([1])
     plane.stamp(late)
     line.extend([9])
@@ -110,31 +110,33 @@ def test_stamping_twice_is_stamping_once():
 
 def test_tags_of_a_failed_launch_behind_the_claim_are_not_held_against_its_request():
     plane, line, generations = written([1, 2], [0])
-    plane.stamp(work([9, 9], 2, [0], line.lineage))
+    plane.stamp(work([9, 9], 2, [0], line.prefix_hash))
     assert look(plane, line, [0], generations) == []
 
 
 def test_writes_to_the_dummy_block_leave_no_tag():
     plane = TagPlane(2, SIZE)
     plane.stamp(work([1, 2], 0, [2], 0))
-    line = TagLine(SIZE)
+    line = SequenceTags(SIZE)
     assert look(plane, line, [], []) == []
 
 
 @given(st.lists(st.tuples(prompts, prompts), min_size=1, max_size=4))
 def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
-    together, alone = [TagLine(SIZE) for _ in rows], [TagLine(SIZE) for _ in rows]
+    together, alone = [SequenceTags(SIZE) for _ in rows], [SequenceTags(SIZE) for _ in rows]
     for turn in (0, 1):
         for line, other, tokens in zip(together, alone, rows, strict=True):
             line.extend(tokens[turn])
             other.extend(tokens[turn])
-            reckon([other])
-        reckon(together)
-    assert [(line.lineage, list(line.sums)) for line in together] == [(line.lineage, list(line.sums)) for line in alone]
+            flush_hashes([other])
+        flush_hashes(together)
+    assert [(line.prefix_hash, list(line.sums)) for line in together] == [
+        (line.prefix_hash, list(line.sums)) for line in alone
+    ]
 
 
 def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():
-    line, blocks, generations = TagLine(SIZE), [3, 4, 5], [1, 1, 1]
+    line, blocks, generations = SequenceTags(SIZE), [3, 4, 5], [1, 1, 1]
     assert line.held(blocks, generations).tolist() == [[3, 4, 5], [1, 1, 1]]
     blocks.append(6)
     generations.append(2)
@@ -155,7 +157,7 @@ def test_one_block_handed_out_is_wiped_as_many_are():
 
 
 def test_a_first_token_of_id_0_is_not_what_an_unwritten_slot_holds() -> None:
-    plane, line = TagPlane(2, 4), TagLine(4)
+    plane, line = TagPlane(2, 4), SequenceTags(4)
     line.extend([0])
     generations = plane.hand_out([1])
     (breach,) = plane.compare([[1]], [Claim("a", generations, line.sums, 1)])

@@ -4,8 +4,8 @@ import pytest
 
 from runtime.memory.spans.adaptors import Fault, Limit, Poison, Stats, Track, find_adaptor
 from runtime.memory.spans.adaptors.poison import SENTINEL
-from runtime.memory.spans.bands import Advice
 from runtime.memory.spans.failures import DoubleFree, LimitReached, OutOfMemory, UnknownSpan
+from runtime.memory.spans.fragmentation_policy import Advice
 from runtime.memory.spans.placement import Place
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import Lifetime, ResetScope, Span

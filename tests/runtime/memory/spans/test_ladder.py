@@ -19,7 +19,7 @@ def test_rungs_are_climbed_in_order_and_each_is_counted():
     stats.alloc(ask(400 * KIB))
     assert [span.offset for span in kept] == [400 * KIB, 600 * KIB, 800 * KIB]
     assert stats.usage().rungs == {"evict": 0, "preempt": 1, "reject": 0}
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.evict": 1, "memory.preempt": 2}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.evict": 1, "memory.preempt": 2}
     assert (stats.usage().fallbacks, stats.usage().failed) == (1, 0)
 
 
@@ -28,7 +28,7 @@ def test_the_ladder_ends_and_the_last_error_comes_out():
     pool = Stats(Retry(bench.pool, bench.env, [Rung("evict", lambda request: True, times_max=4)]), bench.clock)
     with pytest.raises(OutOfMemory, match="asked 2097152 B"):
         pool.alloc(ask(2048 * KIB))
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.evict": 4, "memory.reject": 1}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.evict": 4, "memory.reject": 1}
     assert (pool.usage().rungs, pool.usage().failed) == ({"evict": 0, "reject": 1}, 1)
     assert pool.usage().fallbacks == 0
 
@@ -46,7 +46,7 @@ def test_empty_segments_of_a_neighbour_are_room_for_this_pool():
         neighbour.free(span, None)
     pool = Retry(bench.pool, bench.env, ladder(bench.env, bench.pool, neighbours=[neighbour]))
     pool.alloc(ask(500 * KIB))
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.release_free": 1}
 
 
 def test_a_neighbour_is_packed_when_this_pool_has_nothing_to_move():
@@ -57,7 +57,7 @@ def test_a_neighbour_is_packed_when_this_pool_has_nothing_to_move():
         neighbour.free(span, None)
     pool = Retry(bench.pool, bench.env, ladder(bench.env, bench.pool, neighbours=[neighbour], move=stay))
     pool.alloc(ask(512 * KIB))
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
 
 
 def test_what_is_free_in_pieces_is_served_after_a_defrag():
@@ -68,7 +68,7 @@ def test_what_is_free_in_pieces_is_served_after_a_defrag():
         pool.free(span, None)
     pool.alloc(ask(500 * KIB))
     assert pool.usage().fallbacks == 1
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.release_free": 1, "memory.defrag": 1}
 
 
 def test_a_defrag_moves_no_more_than_the_wish_needs():
@@ -82,7 +82,7 @@ def test_a_defrag_moves_no_more_than_the_wish_needs():
     pool.alloc(ask(400 * KIB))
     assert moved == [200 * KIB] * 8
     pool.alloc(ask(6000 * KIB))
-    assert bench.env.marks.total["memory.defrag"] == 2
+    assert bench.env.counters.total["memory.defrag"] == 2
 
 
 def test_a_defrag_moves_all_where_some_bytes_are_too_few():
@@ -92,7 +92,7 @@ def test_a_defrag_moves_all_where_some_bytes_are_too_few():
     for span in spans[::2]:
         pool.free(span, None)
     pool.alloc(ask(900 * KIB))
-    assert bench.env.marks.total["memory.defrag"] == 1
+    assert bench.env.counters.total["memory.defrag"] == 1
 
 
 def test_room_that_is_still_in_limbo_helps_the_next_request_only():
@@ -121,7 +121,7 @@ def test_a_defrag_that_fails_is_a_rung_that_did_not_help(place: str):
     bench.arm("memory.defrag: error", place, skip=int(place == "in_flight"))
     with pytest.raises(OutOfMemory):
         pool.alloc(ask(700 * KIB))
-    assert bench.env.marks.total["memory.defrag_failed"] == len(bench.fires) == 1
+    assert bench.env.counters.total["memory.defrag_failed"] == len(bench.fires) == 1
     assert len(moved) == (1 if place == "in_flight" else 0)
     where = dict(moved)
     assert {span for span, _ in pool.live()} == {where.get(span, span) for span in spans[1::2]}
@@ -134,4 +134,4 @@ def test_an_injected_failure_is_met_by_the_ladder_like_a_real_one():
     bench.arm("memory.alloc: oom")
     pool.alloc(ask(100))
     assert pool.usage().fallbacks == 1
-    assert bench.env.marks.total == {"memory.out_of_memory": 1, "memory.evict": 1}
+    assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.evict": 1}

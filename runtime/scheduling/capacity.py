@@ -9,7 +9,7 @@ from runtime.scheduling.peak import peak_blocks
 from runtime.scheduling.request import Request
 
 
-class Prospect:
+class CapacityCheck:
     """One request beside others, of one pool, as it is asked about before each of the next steps.
 
     Blocks that several hold count once; of those that the request would share it needs no second one.
@@ -39,7 +39,7 @@ class Prospect:
         return peak_blocks((*lives, own), self._pool.block_tokens) <= self._pool.blocks
 
 
-class Room:
+class Capacity:
     """Of one pool, beside those in `running`. `expected_output`: the share of `max_tokens` that is counted with."""
 
     def __init__(self, env: Env, pool: PagedPool, running: Sequence[Request], expected_output: float) -> None:
@@ -53,18 +53,18 @@ class Room:
     ) -> bool:
         """Whether `request` has room, `cached` blocks of it being there already. With nobody beside it, it need not be
         asked. `without`: as if these had left. `soon`: what waits for a copy counts as free."""
-        return self.prospect(request, cached, without, soon=soon).fits()
+        return self.capacity_check(request, cached, without, soon=soon).fits()
 
-    def prospect(
+    def capacity_check(
         self, request: Request, cached: Sequence[int], without: Sequence[Request] = (), *, soon: bool = False
-    ) -> Prospect:
+    ) -> CapacityCheck:
         """The same, to be asked more than once."""
         pool, count, leaving = self._pool, self._pool.count(), set(map(id, without))
         beside = [one for one in self._running if id(one) not in leaving]
         shared = len(cached) - pool.index.idle_among(cached)
         need = pool.blocks_for(len(request.tokens) + 1) - shared
         free = count.reclaimable + self._freed(without, cached) + (count.limbo if soon else 0)
-        return Prospect(pool, free, need, lambda: self._lives(beside, request, cached), len(beside))
+        return CapacityCheck(pool, free, need, lambda: self._lives(beside, request, cached), len(beside))
 
     def coming(self, need: int) -> bool:
         """Whether `need` blocks are there once the copies in flight are done, so that nobody has to go for them."""

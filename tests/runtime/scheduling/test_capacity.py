@@ -1,4 +1,4 @@
-"""Room where blocks are shared: what leaves, what stays for who comes, and what all hold at their peak."""
+"""Capacity where blocks are shared: what leaves, what stays for who comes, and what all hold at their peak."""
 
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench
@@ -28,7 +28,7 @@ def test_what_short_ones_share_is_no_room_for_long_ones_that_outlive_them():
         bench.submit([n] * 8, max_tokens=220)
         bench.turn()
     bench.run(turns_max=2000)
-    assert bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.preempt"] == 0
 
 
 def test_nobody_leaves_for_blocks_that_would_stay_for_who_comes():
@@ -40,7 +40,7 @@ def test_nobody_leaves_for_blocks_that_would_stay_for_who_comes():
     bench.submit(PREFIX + [2] * 80, max_tokens=4, priority=1)
     bench.turn()
     assert low in running(bench)
-    assert bench.env.marks.total["kv.preempt"] == 0
+    assert bench.env.counters.total["kv.preempt"] == 0
 
 
 def test_blocks_that_only_those_who_leave_share_are_room():
@@ -55,4 +55,4 @@ def test_blocks_that_only_those_who_leave_share_are_room():
     for _ in range(2):
         bench.turn()
     assert high in running(bench)
-    assert bench.env.marks.total["kv.preempt"] == 2
+    assert bench.env.counters.total["kv.preempt"] == 2

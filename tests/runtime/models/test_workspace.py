@@ -9,11 +9,11 @@ from faults import Catalogue, Faults, FaultSpec, When, parse_do
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.device.torch_segments import TorchSegments
+from runtime.memory.assembly import PoolSizes, device_pools
 from runtime.memory.spans.adaptors.poison import SENTINEL
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
 from runtime.memory.spans.span import PoolKind
-from runtime.memory.standard import PoolSizes, device_pools
 from runtime.models.buffers import Buffers, step_bytes
 from runtime.models.config import DecoderConfig, Rope, read_config
 from runtime.models.decoder import Decoder
@@ -21,7 +21,7 @@ from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
 from runtime.models.runner import ModelRunner
-from runtime.models.step_space import StepSpace, alone
+from runtime.models.workspace import Workspace, alone
 from tests.runtime.fakes import SetClock
 from tests.runtime.models.worlds import Driver, generate
 
@@ -44,7 +44,7 @@ class Bench:
         self.segments = TorchSegments(room)
         sizes = PoolSizes(step=step, workspace=16 * MIB)
         pools = device_pools(self.env, self.segments, sizes, poison=self.segments.filler)
-        self.space = StepSpace(config, self.segments, pools, 8 * MIB)
+        self.space = Workspace(config, self.segments, pools, 8 * MIB)
 
     def arm(self, do: str, place: str = "before", **when: object) -> None:
         self.faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), place=place, when=When(**when))])  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_a_step_that_gets_only_part_of_its_bytes_gives_that_part_back():
         bench.space.end()
         assert not bench.space.held()
         bench.faults.clean()
-    assert bench.env.marks.total["memory.out_of_memory"] == bench.env.marks.total["memory.reject"] == 4
+    assert bench.env.counters.total["memory.out_of_memory"] == bench.env.counters.total["memory.reject"] == 4
 
 
 @pytest.mark.parametrize("exact", [False, True])

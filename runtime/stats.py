@@ -6,7 +6,7 @@ from runtime.memory.kv.paged import PoolCount
 
 
 @dataclass(slots=True)
-class Status:
+class EngineStats:
     """A snapshot after a step; replaced whole and never changed, so other threads may read it. (Not frozen: one is made
     in every step, and that costs a microsecond for each field.)"""
 

@@ -1,6 +1,6 @@
 """A request's own side of the tag plane (tags.py): what its tokens make of each block, worked out for many at once.
 
-    tokens come --extend--> fresh --reckon(lines): one pass over arrays--> lineage, and a sum a block
+    tokens come --extend--> fresh --flush_hashes(lines): one pass over arrays--> prefix_hash, and a sum a block
 
 The hashes of both sides are here. They take arrays and change them in place: these are small and many.
 """
@@ -28,8 +28,8 @@ class Table(list[int]):
     array: Ints
 
 
-class TagLine:
-    """A request's own side: its lineage and block sums, from its own tokens, as far as they are computed.
+class SequenceTags:
+    """A request's own side: its prefix_hash and block sums, from its own tokens, as far as they are computed.
 
     Tokens are only taken note of when they come. What they make is worked out when somebody asks, for all lines that he
     asks about together: one by one, a decode step would work out 32 times one number.
@@ -40,7 +40,7 @@ class TagLine:
         "_fresh",
         "_generations",
         "_held",
-        "_lineage",
+        "_prefix_hash",
         "_sums",
         "_view",
         "block_tokens",
@@ -52,7 +52,7 @@ class TagLine:
         self.tokens = 0
         self._fresh: list[int] = []
         """The last of them, not reckoned yet."""
-        self._lineage = 0
+        self._prefix_hash = 0
         self._sums: Words = _NOTHING
         self._blocks: list[int] = []
         self._generations: list[int] = []
@@ -65,17 +65,17 @@ class TagLine:
         self.tokens += len(tokens)
 
     @property
-    def lineage(self) -> int:
+    def prefix_hash(self) -> int:
         """The running hash of all its tokens."""
         if self._fresh:
-            reckon((self,))
-        return self._lineage
+            flush_hashes((self,))
+        return self._prefix_hash
 
     @property
     def sums(self) -> Sequence[int]:
         """Per block, as a numpy array: a list of numbers of 64 bits would have to be made one at each launch."""
         if self._fresh:
-            reckon((self,))
+            flush_hashes((self,))
         return self.claimed()  # type: ignore[return-value]  # it is a sequence in all but name
 
     def held(self, blocks: list[int], generations: list[int]) -> Ints:
@@ -111,7 +111,7 @@ class TagLine:
         self._sums[first:end] += parts
 
 
-def reckon(lines: Sequence[TagLine]) -> None:
+def flush_hashes(lines: Sequence[SequenceTags]) -> None:
     """Work out what the fresh tokens of all these lines make, in one pass."""
     late = [line for line in lines if line._fresh]
     if not late:
@@ -121,16 +121,16 @@ def reckon(lines: Sequence[TagLine]) -> None:
     starts = np.asarray([line.tokens for line in late]) - lengths
     tokens = _flat([line._fresh for line in late], lengths)
     positions = np.arange(len(tokens)) + (starts - row_starts[:-1]).repeat(lengths)
-    lineages = np.asarray([line._lineage for line in late], np.uint64)
-    running = lineages_of(tokens, positions, row_starts, lineages)
+    prefix_hashes = np.asarray([line._prefix_hash for line in late], np.uint64)
+    running = prefix_hashes_of(tokens, positions, row_starts, prefix_hashes)
     after = running[row_starts[1:] - 1].tolist()
     claim(late, tags_of(running), positions, row_starts)
-    for line, lineage in zip(late, after, strict=True):
-        line._lineage = lineage
+    for line, prefix_hash in zip(late, after, strict=True):
+        line._prefix_hash = prefix_hash
         line._fresh = []
 
 
-def claim(lines: Sequence[TagLine], tags: Words, positions: Ints, row_starts: Ints) -> None:
+def claim(lines: Sequence[SequenceTags], tags: Words, positions: Ints, row_starts: Ints) -> None:
     """To each line, by block, the weighted sum of its row of `tags`. The tags are used up."""
     size = lines[0].block_tokens
     blocks = positions // size
@@ -165,15 +165,15 @@ def _flat(rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Ints:
     return flat_ints(joined)
 
 
-def lineages_of(tokens: Ints, positions: Ints, row_starts: Ints, lineages: Words) -> Words:
-    """The lineage after each token."""
+def prefix_hashes_of(tokens: Ints, positions: Ints, row_starts: Ints, prefix_hashes: Words) -> Words:
+    """The prefix_hash after each token."""
     steps = _mix(tokens, positions)
-    if len(lineages) == len(steps):
-        steps += lineages
+    if len(prefix_hashes) == len(steps):
+        steps += prefix_hashes
         return steps
     starts = row_starts[:-1]
     running = steps.cumsum()
-    offsets = lineages - (running[starts] - steps[starts])
+    offsets = prefix_hashes - (running[starts] - steps[starts])
     running += offsets.repeat(row_starts[1:] - starts)
     return running
 

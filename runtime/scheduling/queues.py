@@ -3,36 +3,36 @@
 from bisect import insort
 
 from runtime.scheduling.rank import Rank
-from runtime.scheduling.request import Phase, Request
+from runtime.scheduling.request import Request, RequestState
 
 
-class Places:
+class Queues:
     """The two lists of a scheduler. Read them; change them by the calls below only."""
 
     def __init__(self) -> None:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
 
-    def queue(self, request: Request) -> None:
+    def enqueue(self, request: Request) -> None:
         """Into the queue, by its rank: one that comes back has its old place."""
-        request.phase = Phase.WAITING
+        request.state = RequestState.WAITING
         insort(self.waiting, request, key=_rank)
 
     def start(self, request: Request) -> None:
         """Out of the queue: it runs from now on."""
         self.waiting.remove(request)
-        request.phase = Phase.RUNNING
+        request.state = RequestState.RUNNING
         request.launches = 0
         insort(self.running, request, key=_rank)
 
     def back(self, request: Request) -> None:
         """It runs no longer and waits again."""
         self.running.remove(request)
-        self.queue(request)
+        self.enqueue(request)
 
     def leave(self, request: Request) -> None:
         """Out of whichever list it is in."""
-        (self.waiting if request.phase is Phase.WAITING else self.running).remove(request)
+        (self.waiting if request.state is RequestState.WAITING else self.running).remove(request)
 
 
 def _rank(request: Request) -> Rank:

@@ -24,7 +24,7 @@ MOVED_BYTES_MAX = 4 << 20
 """A turn: the copies are made on the engine's thread."""
 
 
-class Tender:
+class MaintenanceLoop:
     """`free_bytes` asks the device; None: it can't say. `moves` and `barrier` are as for Pools.tend; a barrier that
     raises DefragFailed says not now."""
 
@@ -70,7 +70,7 @@ class Tender:
         computes again. Once there is twice the floor, the swap pool has its own limit again."""
         pools, io = self._pools, PoolKind.IO
         if free_bytes < self._floor_bytes:
-            self._env.marks.hit(PRESSURE)
+            self._env.counters.hit(PRESSURE)
             pools.release_free()
             if self._limit_bytes is None:
                 self._limit_bytes = pools.set_pool_limit(io, pools[io].taken_bytes)
@@ -86,4 +86,4 @@ class Tender:
         try:
             self._pools.tend(self._moves, barrier, MOVED_BYTES_MAX)
         except DefragFailed:
-            self._env.marks.hit(DEFRAG_FAILED)
+            self._env.counters.hit(DEFRAG_FAILED)

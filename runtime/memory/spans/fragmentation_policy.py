@@ -18,7 +18,7 @@ class Advice(IntEnum):
 
 
 @dataclass(slots=True)
-class Bands:
+class FragmentationPolicy:
     """Where the lines are, as shares of the free bytes, and in which band we are."""
 
     merge_from: float = 0.3

@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.models.attention import Job, Operands, gather, gathered_shapes, parts
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import TILE, Chunk, DecodeRows
-from runtime.models.step_space import StepSpace
+from runtime.models.workspace import Workspace
 
 _QUERY_ROWS_MIN = 4
 
@@ -60,7 +60,7 @@ def _chunk(chunk: Chunk, operands: Operands, layer: int) -> None:
 
 
 def _tiled(
-    rows: DecodeRows | Chunk, count: int, queries: Tensor, mask: Tensor, kv: PagedKv, layer: int, space: StepSpace
+    rows: DecodeRows | Chunk, count: int, queries: Tensor, mask: Tensor, kv: PagedKv, layer: int, space: Workspace
 ) -> Tensor:
     """Running softmax over tiles; `queries` and the answer are [count, kv_heads, query rows, head_dim]."""
     with space.scratch(*gathered_shapes(rows, kv)) as room:

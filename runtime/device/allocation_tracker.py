@@ -1,6 +1,6 @@
 """Counts the bytes that torch allocates by itself in a step: those that no pool of ours handed out.
 
-    with Unowned() as unowned:
+    with AllocationTracker() as unowned:
         model.forward(...)
     unowned.bytes, unowned.by_operator
 
@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 _COMPOSITE = "CompositeImplicitAutograd"
 
 
-class Unowned(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+class AllocationTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
     """Counts inside `with`, for this thread only."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.work import Sampling, Work
-from runtime.device.keyed import SAID, HashModel, drawn, expected, key_of, prompt_tokens
+from runtime.device.hash_model import SAID, HashModel, drawn, expected, key_of, prompt_tokens
 
 SIZE = 4
 Row = tuple[list[int], int, list[int]]  # tokens to compute, position of the first, block table
@@ -31,7 +31,7 @@ def work(rows: list[Row]) -> Work:
         context_lens=np.array([start + len(tokens) for tokens, start, _ in rows], np.int64),
         block_tables=tuple(table for _, _, table in rows),
         sampling=(Sampling(),) * len(rows),
-        lineages=(0,) * len(rows),
+        prefix_hashes=(0,) * len(rows),
     )
 
 

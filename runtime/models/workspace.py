@@ -20,12 +20,12 @@ from torch import Tensor
 
 from runtime.core.env import Env
 from runtime.device.torch_segments import TorchSegments
+from runtime.memory.assembly import PoolSizes, device_pools
 from runtime.memory.spans.placement import aligned
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.usage import Usage
-from runtime.memory.standard import PoolSizes, device_pools
 from runtime.models.buffers import Buffers, lay_buffers, parts_of, sizes_of, step_bytes
 from runtime.models.config import DecoderConfig
 
@@ -42,7 +42,7 @@ def _as_they_are(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tensors
 
 
-class StepSpace:
+class Workspace:
     """One launch at a time, on the pools of one device."""
 
     def __init__(self, config: DecoderConfig, segments: TorchSegments, pools: Pools, scratch_bytes: int) -> None:
@@ -159,12 +159,12 @@ def scratch_bytes(config: DecoderConfig, context: int) -> int:
     return max(SCRATCH_BYTES, aligned(4 * row * context + 65536, 4096))
 
 
-def alone(config: DecoderConfig, tokens: int = 512, picked: int = 32) -> StepSpace:
+def alone(config: DecoderConfig, tokens: int = 512, picked: int = 32) -> Workspace:
     """A space with pools of its own and no faults: for a model that runs outside of a runtime."""
     segments, scratch = TorchSegments(), scratch_bytes(config, config.context_max)
     env = Env.quiet()
     sizes = replace(PoolSizes(), step=step_bytes(config, tokens, picked), workspace=2 * scratch)
-    return StepSpace(config, segments, device_pools(env, segments, sizes), scratch)
+    return Workspace(config, segments, device_pools(env, segments, sizes), scratch)
 
 
 def _room(shape: tuple[int, ...]) -> int:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.device.costs import CostTable, Priced
-from runtime.device.stretch import FLOOR_NS, STEPS_MAX, Jitter
+from runtime.device.decode_costs import FLOOR_NS, STEPS_MAX, Jitter
 from tests.runtime.device.test_costs import TABLE
-from tests.runtime.device.test_keyed import work
+from tests.runtime.device.test_hash_model import work
 
 POINTS = st.lists(st.integers(1, 5000), min_size=1, max_size=5, unique=True).map(sorted)
 STEPS = st.integers(0, 1 << 50) | st.builds(lambda at, off: at * 4096 + off, st.integers(1, 1000), st.integers(-64, 0))

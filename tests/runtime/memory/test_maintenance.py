@@ -3,13 +3,13 @@
 import pytest
 
 from runtime.core.ports import Ticket
+from runtime.memory.assembly import PoolSizes, SpanMover, engine_pools
+from runtime.memory.maintenance import EVERY_NS, MaintenanceLoop
 from runtime.memory.spans.failures import DefragFailed, LimitReached
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.spans.upstream import Reserve
 from runtime.memory.spans.usage import MemoryFigures
-from runtime.memory.standard import PoolSizes, SpanMover, engine_pools
-from runtime.memory.tender import EVERY_NS, Tender
 from tests.runtime.memory.spans.bench import KIB, MIB, Bench
 
 
@@ -26,7 +26,7 @@ class World:
         self.pools: Pools = engine_pools(
             self.bench.env, self.room, PoolSizes(io=8 * MIB, io_segment=2 * MIB), self.mover
         )
-        self.tender = Tender(
+        self.maintenance = MaintenanceLoop(
             self.bench.env,
             self.pools,
             {PoolKind.IO: self.mover},
@@ -57,7 +57,7 @@ class World:
             self.pools.free(span, None)
 
     def turn(self) -> None:
-        self.tender.turn()
+        self.maintenance.turn()
         self.bench.clock.t_ns += EVERY_NS
 
 
@@ -69,8 +69,8 @@ def test_pressure_gives_back_what_holds_nothing_and_is_counted():
     world.free = MIB - 1
     world.turn()
     assert world.room.left_bytes == 16 * MIB
-    assert world.bench.env.marks.take() == {"memory.pressure": 1}
-    assert world.tender.figures.free_bytes == MIB - 1
+    assert world.bench.env.counters.take() == {"memory.pressure": 1}
+    assert world.maintenance.figures.free_bytes == MIB - 1
 
 
 def test_under_pressure_the_swap_pool_grows_no_further_until_there_is_twice_the_floor():
@@ -92,16 +92,16 @@ def test_under_pressure_the_swap_pool_grows_no_further_until_there_is_twice_the_
 def test_figures_out_of_date_are_taken_again_within_a_second():
     world = World()
     world.turn()
-    assert world.tender.wait_s() is None, "they are of now"
+    assert world.maintenance.wait_s() is None, "they are of now"
     world.bench.clock.t_ns -= EVERY_NS // 4
-    world.tender.turn()
-    assert world.tender.wait_s() == pytest.approx(0.25)
+    world.maintenance.turn()
+    assert world.maintenance.wait_s() == pytest.approx(0.25)
 
 
 def test_a_device_that_cannot_say_is_under_no_pressure():
     world = World(free=None)
     world.turn()
-    assert not world.bench.env.marks.take()
+    assert not world.bench.env.counters.take()
 
 
 def test_holes_are_closed_and_holders_are_told():
@@ -131,11 +131,11 @@ def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
     before = sorted(world.held)
     world.turn()
     assert sorted(world.held) == before
-    assert not world.bench.env.marks.take(), "to wait is no failure"
+    assert not world.bench.env.counters.take(), "to wait is no failure"
     world.busy = False
     world.bench.arm("memory.defrag: error", place="in_flight", skip=1)
     world.turn()
-    assert world.bench.env.marks.take() == {"memory.defrag_failed": 1}
+    assert world.bench.env.counters.take() == {"memory.defrag_failed": 1}
     assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live()), "one moved, and is known"
     world.turn()
     assert world.pools.usage(PoolKind.IO).fragmentation < 0.7, "healed"
@@ -144,11 +144,11 @@ def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
 def test_it_turns_once_in_a_while_and_shows_figures_of_then():
     world = World()
     world.turn()
-    (usage,) = world.tender.figures.pools
+    (usage,) = world.maintenance.figures.pools
     world.bench.clock.t_ns -= 1
     world.swap(KIB)
-    world.tender.turn()
-    assert world.tender.figures.pools == (usage,)
+    world.maintenance.turn()
+    assert world.maintenance.figures.pools == (usage,)
     world.bench.clock.t_ns += 1
-    world.tender.turn()
-    assert world.tender.figures.pools[0].live == 1
+    world.maintenance.turn()
+    assert world.maintenance.figures.pools[0].live == 1

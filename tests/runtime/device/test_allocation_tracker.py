@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.device.unowned import Unowned
+from runtime.device.allocation_tracker import AllocationTracker
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
@@ -14,20 +14,20 @@ from runtime.models.runner import ModelRunner
 from tests.runtime.models.worlds import Driver
 
 ROW_BYTES_MAX = 8
-"""Unowned bytes of a decode step, a row: the number of the best token. This may only become smaller."""
+"""AllocationTracker bytes of a decode step, a row: the number of the best token. This may only become smaller."""
 STEP_BYTES_MAX = 264
 """What torch's allocator gives beside that in a whole decode step, for the numbers among its arguments."""
 CHUNK_TOKEN_BYTES_MAX = 3 * 2496
 """Of a chunk, a token: what the fused attention kernel makes in each of 3 layers, and copies. Also only smaller."""
 
 
-def counted(model: ModelRunner, driver: Driver, rows: int, tokens: int) -> Unowned:
+def counted(model: ModelRunner, driver: Driver, rows: int, tokens: int) -> AllocationTracker:
     """One launch of `rows` rows of `tokens` tokens, greedy."""
     courses = [driver.start(str(row), [7 + row] * tokens) for row in range(rows)]
     driver.run([(course, tokens) for course in courses])
     work = driver.work([(course, 1) for course in courses])
     model.run(work)
-    with torch.inference_mode(), Unowned() as unowned:
+    with torch.inference_mode(), AllocationTracker() as unowned:
         model.run(work)
     return unowned
 
@@ -62,7 +62,7 @@ def test_torchs_own_allocator_says_the_same(model: ModelRunner):
 def test_a_chunk_asks_torch_for_its_attention_only(model: ModelRunner):
     driver = Driver(model)
     work = driver.work([(driver.start("a", [5] * 40), 40)])
-    with torch.inference_mode(), Unowned() as unowned:
+    with torch.inference_mode(), AllocationTracker() as unowned:
         model.run(work)
     assert unowned.bytes <= CHUNK_TOKEN_BYTES_MAX * 40, unowned.by_operator
     assert set(unowned.by_operator) <= {"_scaled_dot_product_flash_attention_for_cpu", "argmax", "clone"}
@@ -83,7 +83,7 @@ def test_the_model_publishes_the_most_that_it_has_seen_of_each_phase():
 
 def test_results_count_and_views_in_place_forms_and_out_do_not():
     whole = torch.zeros(4, 8)
-    with Unowned() as unowned:
+    with AllocationTracker() as unowned:
         part = whole[1:].t()
         part.add_(1)
         torch.mul(whole, 2, out=whole)
@@ -98,6 +98,6 @@ def test_results_count_and_views_in_place_forms_and_out_do_not():
 
 def test_what_an_operator_is_made_of_is_counted():
     values = torch.ones(2, 4)
-    with torch.inference_mode(), Unowned() as unowned:
+    with torch.inference_mode(), AllocationTracker() as unowned:
         torch.rms_norm(values, (4,), torch.ones(4), 1e-5)
     assert unowned.bytes > 32 + 16, "the squares and means too"
