@@ -7,10 +7,19 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-from tests.mutants import of_device, of_engine, of_faults, of_ledger, of_paged, of_scheduler, of_span_pools
+from tests.mutants import (
+    of_device,
+    of_engine,
+    of_faults,
+    of_kv_figures,
+    of_ledger,
+    of_paged,
+    of_scheduler,
+    of_span_pools,
+)
 from tests.mutants.mutant import Killed, Mutant, Subject, Survived, kill, passes
 
-FILES = (of_span_pools, of_paged, of_ledger, of_scheduler, of_engine, of_faults, of_device)
+FILES = (of_span_pools, of_paged, of_kv_figures, of_ledger, of_scheduler, of_engine, of_faults, of_device)
 SUBJECTS: tuple[Subject, ...] = tuple(chain.from_iterable(file.SUBJECTS for file in FILES))
 
 
