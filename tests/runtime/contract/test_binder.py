@@ -1,5 +1,7 @@
 """The points of the layer, fired: damage is always seen, a lie is refused, and inputs are rebuilt once."""
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from runtime.contract.registry import Contract
 from runtime.contract.spec import IOSpec, Layout, TensorFacts, TensorSpec
 from runtime.contract.validate import bind
 from runtime.contract.violation import ContractViolation, Rule
-from tests.runtime.contract.stage import ALIGNED, CONTRACT, KEY, Stage, facts, with_one
+from tests.runtime.contract.stage import ALIGNED, ATTEND, CONTRACT, KEY, Stage, facts, with_one
 
 SEEN_AS = {
     "rank": {Rule.RANK},
@@ -171,12 +173,12 @@ def test_with_nothing_to_lie_with_the_cache_is_not_crossed():
 
 
 def test_faults_are_scoped_to_their_graph():
-    stage = Stage()
-    for graph in ("other", "attend"):
+    stage, layer = Stage(), Contract(KEY, replace(ATTEND, graph="layer"))
+    for graph in ("head", "layer"):
         do = parse_do("contract.bind: corrupt device")
         stage.faults.arm([FaultSpec(id=graph, n=0, do=do, scope=Scope(graph=graph))])
-        if graph == "other":
-            stage.cross(facts(n=3, w=4))
+        if graph == "head":
+            stage.cross(facts(layer, n=3, w=4), layer)
     assert stage.fires == []
     with pytest.raises(ContractViolation):
-        stage.cross(facts(n=3, w=4))
+        stage.cross(facts(layer, n=3, w=4), layer)
