@@ -1,1 +1,1 @@
-"""What is on trial: a full inference runtime whose every layer carries fault points."""
+"""The system under test: an inference runtime with fault points in every layer."""

@@ -1,4 +1,4 @@
-"""Every fault point of the runtime in one catalogue, and the names of those whose layer is still to come. No torch."""
+"""The catalogue of the runtime's fault points, and the names of points that are planned. No torch."""
 
 from faults import Catalogue
 from runtime.contract.points import POINTS as CONTRACT
@@ -18,7 +18,7 @@ PLANNED = tuple(
 
 
 def catalogue() -> Catalogue:
-    """A fresh catalogue, so that two runs in one process share nothing."""
+    """Return a new catalogue of all fault points, so that two runs in one process share no state."""
     made = Catalogue()
     for point in (*CONTRACT, *KV, *SPANS, *SCHEDULING, *DEVICE, *MEM_INFO, *MODELS, *SERVER):
         made.declare(point)
@@ -34,4 +34,4 @@ MARKS = frozenset(
     "swap.out swap.in swap.refused swap.failed memory.out_of_memory memory.reject memory.defrag_failed "
     "memory.pressure".split()
 )
-"""What the runtime counts by name; a test holds this list against the code."""
+"""The names of all counters of the runtime; a test compares this list with the code."""

@@ -1,4 +1,4 @@
-"""What an engine says of itself after each step."""
+"""The state of an engine after each step, as status endpoints and metrics report it."""
 
 from dataclasses import dataclass, field
 
@@ -7,25 +7,25 @@ from runtime.memory.kv.paged import PoolCount
 
 @dataclass(slots=True)
 class EngineStats:
-    """A snapshot after a step; replaced whole and never changed, so other threads may read it. (Not frozen: one is made
-    in every step, and that costs a microsecond for each field.)"""
+    """A snapshot after a step. It is replaced as a whole and never changed, so other threads may read it. The class is
+    not frozen because one is made in every step, and a frozen one costs a microsecond more per field."""
 
     running: int = 0
     waiting: int = 0
     swapped: int = 0
-    """Of those that wait: with their KV on the host."""
+    """Waiting requests whose KV is on the host."""
     kv: PoolCount = field(default_factory=lambda: PoolCount(0, 0, 0, 0))
     steps: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
     progress_ns: int = 0
-    """When a launch last completed or a request last ended."""
+    """The time (ns) at which a launch last completed or a request last ended."""
     flight_ns: int | None = None
-    """When the launch in flight was launched; None when the device is idle."""
+    """The time (ns) at which the launch in flight began; None when the device is idle."""
     draining: bool = False
 
     @property
     def open(self) -> int:
-        """Requests that have not ended."""
+        """Number of requests that have not ended."""
         return self.running + self.waiting

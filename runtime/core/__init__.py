@@ -1,1 +1,1 @@
-"""The ports and the ledger that every layer of the runtime speaks through. No torch, no clock, no thread."""
+"""Messages, ports and the ledger: the types that all layers of the runtime share. No torch, no clock, no thread."""

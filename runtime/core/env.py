@@ -1,4 +1,4 @@
-"""One trial's surroundings: clock, chance, faults, ledger and marks. Everything is per Env, so two runs never meet."""
+"""The environment of one trial: clock, random seed, faults, ledger, counters and events. Two Envs share no state."""
 
 import random
 from collections import Counter
@@ -11,31 +11,31 @@ from runtime.core.ports import Clock
 
 
 class Counters:
-    """Counts of the rare paths a run took (fallbacks, rungs of a ladder), by name; see `history.md`, table mark."""
+    """Counts of the rare paths that a run took (fallbacks, rungs of a ladder) by name; see `history.md`, table mark."""
 
     def __init__(self) -> None:
         self.total: Counter[str] = Counter()
         self._fresh: Counter[str] = Counter()
 
     def hit(self, name: str, n: int = 1) -> None:
-        """Count `n` more of `name`."""
+        """Add `n` to the counter `name`."""
         self.total[name] += n
         self._fresh[name] += n
 
     @property
     def fresh(self) -> Set[str]:
-        """Names of what was counted since the last take."""
+        """The names that were counted since the last take."""
         return self._fresh.keys()
 
     def take(self) -> dict[str, int]:
-        """What was counted since the last take, in order of first hit."""
+        """Return the counts since the last take, by name, in order of first hit."""
         fresh, self._fresh = self._fresh, Counter()
         return dict(fresh)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened once and matters to a judge; see `history.md`, table event."""
+    """A single occurrence that judges read; see `history.md`, table event."""
 
     t_ns: int
     kind: str
@@ -44,7 +44,8 @@ class Event:
 
     @property
     def columns(self) -> tuple[float | None, str]:
-        """Value and detail of its row of table event: a value that is no number goes in front of the detail."""
+        """The value and the detail of the event's row in table event. The column is a number: a value that is not one
+        is written in front of the detail."""
         try:
             return float(self.value), self.detail
         except ValueError:
@@ -52,24 +53,24 @@ class Event:
 
 
 class Events:
-    """What a step has to tell beside its outputs. Taken once a step by whoever writes the history."""
+    """The events since the last take. The writer of the history takes them once a step."""
 
     def __init__(self) -> None:
         self._fresh: list[Event] = []
 
     def tell(self, t_ns: int, kind: str, value: str = "", detail: str = "") -> None:
-        """Add one."""
+        """Add an event."""
         self._fresh.append(Event(t_ns, kind, value, detail))
 
     def take(self) -> list[Event]:
-        """All since the last take, in order."""
+        """Return the events since the last take, oldest first."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
 
 @dataclass(slots=True)
 class Env:
-    """Passed to every layer; nothing in the runtime reads a clock, a seed or a fault from anywhere else."""
+    """The environment of every layer: the runtime's only source of time, randomness and faults."""
 
     clock: Clock
     seed: int
@@ -80,20 +81,20 @@ class Env:
 
     @classmethod
     def quiet(cls) -> "Env":
-        """For a part that runs outside of a runtime: no faults, and a clock that stands still."""
+        """Return an Env for a component that runs outside of a runtime: no faults, and a clock that stays at 0."""
         return cls(_StoppedClock(), 0, DisabledFaults(), Ledger())
 
     def tell(self, kind: str, value: str = "", detail: str = "") -> None:
-        """Record an event now."""
+        """Record an event at the present time."""
         self.events.tell(self.clock.now_ns(), kind, value, detail)
 
     def rng(self, name: str) -> random.Random:
-        """A stream of chance of its own for `name`: adding one elsewhere never shifts this one."""
+        """Return a random generator that depends on the seed and `name` alone: new generators never shift others."""
         return random.Random(f"{self.seed}/{name}")
 
 
 class _StoppedClock:
-    """Nobody asks how long anything takes."""
+    """A clock that always says 0 ns."""
 
     def now_ns(self) -> int:
         return 0

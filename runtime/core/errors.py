@@ -1,16 +1,16 @@
-"""Typed errors of the runtime: how bad each is for the process, and what its client is told.
+"""Typed errors of the runtime: the severity of each for the process, and the HTTP status and code for its client.
 
 RuntimeFailure
 |- OutOfBlocks         recoverable       429 out_of_blocks       the ladder ran out: evict, release, preempt, reject
-|- Refused             recoverable       429 <its reason>        admission said no
+|- AdmissionRefused    recoverable       429 <its reason>        admission refused the request
 |- MailboxFull         recoverable       429 queue_full          the engine's bounded inbox is full
-|- Preempted           recoverable       429 preempted           others took its place, and it has no time to come back
-|- SwapRefused         recoverable       (none)                  KV can't go to the host, or come back
+|- Preempted           recoverable       429 preempted           preempted, and unable to resume before its deadline
+|- SwapRefused         recoverable       (none)                  KV can't be swapped out or in
 |- LaunchError         recoverable       500 launch_failed       one launch failed; the step is repeated once
-|- KvCorruption        after clean-up    500 kv_corruption       a KV block did not hold what its owner wrote
+|- KvCorruption        after clean-up    500 kv_corruption       a KV block does not hold what its owner wrote
 |- Draining            recoverable       503 draining            the server is about to stop
 |- DeadlineExceeded    recoverable       504 deadline_exceeded
-|- InvalidRequest      recoverable       400 <its reason>        the client's mistake
+|- InvalidRequest      recoverable       400 <its reason>        the request can't be served as it is
 `- DeviceLost          fatal             503 engine_dead         poisoned context or a hang past `hang_fatal_s`
 """
 
@@ -18,7 +18,7 @@ from faults.points import Severity
 
 
 class RuntimeFailure(Exception):
-    """Base of all: `severity` for the process, `http` and `code` for the client."""
+    """Base class: `severity` says what the process must do; `http` and `code` go to the client."""
 
     severity = Severity.RECOVERABLE
     http = 500
@@ -26,14 +26,14 @@ class RuntimeFailure(Exception):
 
 
 class OutOfBlocks(RuntimeFailure):
-    """The KV pool could not hand out the blocks asked for."""
+    """The KV pool has fewer blocks than were asked for."""
 
     http = 429
     code = "out_of_blocks"
 
 
-class Refused(RuntimeFailure):
-    """Admission refused the request; `code` says which rule did."""
+class AdmissionRefused(RuntimeFailure):
+    """Admission refused the request; `code` names the rule."""
 
     http = 429
 
@@ -43,7 +43,7 @@ class Refused(RuntimeFailure):
 
 
 class MailboxFull(RuntimeFailure):
-    """The engine's inbox is at its bound; the client should come back after `retry_after_s`."""
+    """The engine's inbox is at its bound; the client should try again after `retry_after_s`."""
 
     http = 429
     code = "queue_full"
@@ -54,21 +54,21 @@ class MailboxFull(RuntimeFailure):
 
 
 class Draining(RuntimeFailure):
-    """The server lets those inside finish and takes nobody new."""
+    """The server finishes its open requests and admits no new ones."""
 
     http = 503
     code = "draining"
 
 
 class Preempted(RuntimeFailure):
-    """The request gave its blocks to others and could not be finished before its deadline."""
+    """The request was preempted and can't be finished before its deadline."""
 
     http = 429
     code = "preempted"
 
 
 class SwapRefused(RuntimeFailure):
-    """There is no way to or from the host now. Never seen by a client: the KV is computed again."""
+    """KV can't be copied to or from the host now. A client never sees this error: the KV is recomputed."""
 
     code = "swap_refused"
 
@@ -80,7 +80,7 @@ class LaunchError(RuntimeFailure):
 
 
 class KvCorruption(RuntimeFailure):
-    """The tag plane disagrees with what the request wrote: stale, freed, moved, unwritten or foreign KV."""
+    """The tags of a block differ from those of the request's tokens: stale, freed, moved, unwritten or foreign KV."""
 
     severity = Severity.AFTER_CLEANUP
     code = "kv_corruption"
@@ -94,7 +94,7 @@ class DeadlineExceeded(RuntimeFailure):
 
 
 class InvalidRequest(RuntimeFailure):
-    """The client asked for something that can't be served; `param` names the field."""
+    """The request is invalid; `param` names the field."""
 
     http = 400
 
@@ -105,7 +105,7 @@ class InvalidRequest(RuntimeFailure):
 
 
 class DeviceLost(RuntimeFailure):
-    """Nothing launched after this can be trusted: the process must end and be started again."""
+    """Results of later launches can't be trusted: the process must end and be restarted."""
 
     severity = Severity.FATAL
     http = 503

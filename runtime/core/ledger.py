@@ -1,13 +1,14 @@
-"""Who owns what, and limbo: nothing is reused before the work that touches it is done.
+"""The owners of pool items, and limbo: no item is reused before the launch that reads or writes it is done.
 
-    take ------> live(owner) --release--> free            no launch in flight reads or writes it
+    acquire ---> live(owner) --release--> free            no launch in flight reads or writes it
                      |
                      `--defer(after=ticket)--> limbo --ticket completes--> free
 
-An item may have several owners (a shared KV block); it is live until the last one gives it up, and counts once.
+An item (a KV block or a span, by number) may have several owners. It is live until its last owner releases it, and it
+counts once.
 
-Free, cancel, preempt, swap, reset and defrag all end a holding here. A holding that nobody releases is a leak with a
-name on it: `outstanding()` gives owners, `history()` their last events.
+Free, cancel, preempt, swap, reset and defrag all end a holding here. A holding that is never released is a leak:
+`outstanding()` names its owner, `history()` gives the owner's last events.
 """
 
 from collections import defaultdict, deque
@@ -21,7 +22,7 @@ _EVENTS_KEPT = 8
 
 @dataclass(slots=True, eq=False)
 class Limbo:
-    """Items that wait for `after` before they go back to their pool through `back`."""
+    """Items that are returned to their pool through `back` once the ticket `after` is done."""
 
     owner: str
     pool: str
@@ -32,20 +33,20 @@ class Limbo:
 
 
 class Ledger:
-    """Holdings by pool and owner. All calls but `complete` belong to the engine's thread."""
+    """Holdings by pool and owner. `complete` may be called from any thread, all else from the engine's thread only."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
         self._held: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
         self._live: defaultdict[str, set[int]] = defaultdict(set)
-        self._more: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        """How many hold an item beside the first one; who has one owner is not in it."""
+        self._extra_owners: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """Owners of each item beside the first one. Items with a single owner have no entry."""
         self._limbo: list[Limbo] = []
         self._completed: deque[Ticket] = deque()
         self._events: dict[str, list[tuple[int, str]]] = {}
 
     def acquire(self, pool: str, owner: str, items: Sequence[int]) -> bool:
-        """`owner` now holds `items` of `pool`. Returns whether nobody held any of them before."""
+        """Record that `owner` holds `items` of `pool`. Return whether none of them had an owner before."""
         owners = self._held[pool]
         if owner in owners:
             owners[owner] += items
@@ -60,18 +61,20 @@ class Ledger:
             live.update(items)
             if len(live) == then:
                 return True
-            live.difference_update(items)  # one of them comes twice
-        more = self._more[pool]
+            live.difference_update(items)  # `items` repeats one of them
+        extra = self._extra_owners[pool]
         for item in items:
             if item in live:
-                more[item] = more.get(item, 0) + 1
+                extra[item] = extra.get(item, 0) + 1
             else:
                 live.add(item)
         return False
 
     def release(self, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
-        """`owner` gives `items` up for good. Returns those that nobody holds any more. Raises KeyError when it does not
-        hold one of them: a double free."""
+        """End the holding of `items` by `owner`. Return the items that have no owner any more.
+
+        Raises KeyError when `owner` does not hold one of them (a double free).
+        """
         owners = self._held[pool]
         held = owners.get(owner, [])
         if list(items) != held:
@@ -86,26 +89,26 @@ class Ledger:
                 del owners[owner]
         else:
             owners.pop(owner, None)
-        live, more = self._live[pool], self._more[pool]
-        if more and not more.keys().isdisjoint(items):
-            items = [item for item in items if not _one_less(more, item)]
+        live, extra = self._live[pool], self._extra_owners[pool]
+        if extra and not extra.keys().isdisjoint(items):
+            items = [item for item in items if not _drop_owner(extra, item)]
         live.difference_update(items)
         return items
 
     def defer(self, limbo: Limbo) -> None:
-        """The holding ends now, the reuse only after `limbo.after` is done. A done ticket goes back at once."""
+        """Return the items to their pool once `limbo.after` is done: at once when it is done already."""
         if limbo.after.done:
             limbo.back(limbo.items)
         else:
             self._limbo.append(limbo)
 
     def complete(self, ticket: Ticket) -> None:
-        """Called by a device, from any thread, when it has finished with `ticket`. The engine settles it later."""
+        """Record that a device has finished with `ticket`, and wake the engine, which calls `settle`. Thread-safe."""
         self._completed.append(ticket)
         self._wake()
 
     def settle(self) -> list[Ticket]:
-        """Completed tickets in order of completion; their limbo has gone back to the pools."""
+        """Return the completed tickets in order of completion; items in limbo for them go back to their pools."""
         done = []
         while self._completed:
             done.append(self._completed.popleft())
@@ -116,7 +119,7 @@ class Ledger:
         return done
 
     def note(self, owner: str, t_ns: int, text: str) -> None:
-        """Remember one line of `owner`'s life; the last few are shown beside a leak."""
+        """Add one line to `owner`'s history. The last eight lines are kept; an audit shows them beside a leak."""
         events = self._events.get(owner)
         if events is None:
             self._events[owner] = [(t_ns, text)]
@@ -126,64 +129,64 @@ class Ledger:
             del events[0]
 
     def forget(self, owner: str) -> None:
-        """`owner` ended. Its history is kept for as long as it still holds something: that is then a leak."""
+        """Drop the history of `owner`, which has ended. The history stays while it holds items: they are a leak."""
         for owners in self._held.values():
             if owner in owners:
                 return
         self._events.pop(owner, None)
 
     def history(self, owner: str) -> str:
-        """The last lines of `owner`'s life, oldest first."""
+        """Return the last lines of `owner`'s history, oldest first."""
         return "; ".join(f"{t_ns / 1e9:.3f}s {text}" for t_ns, text in self._events.get(owner, ()))
 
     def held(self, pool: str, owner: str) -> list[int]:
-        """What `owner` holds of `pool` (a copy)."""
+        """Return a copy of the items of `pool` that `owner` holds."""
         return list(self._held[pool].get(owner, ()))
 
     def live(self, pool: str) -> int:
-        """Items of `pool` that some owner holds."""
+        """Return how many items of `pool` have an owner."""
         return len(self._live[pool])
 
     def holders(self, pool: str) -> Mapping[int, int]:
-        """How many hold each item of `pool`; who is held by nobody is not in it."""
-        return Holders(self._live[pool], self._more[pool])
+        """Return the number of owners of each item of `pool`. Items without an owner are left out."""
+        return Holders(self._live[pool], self._extra_owners[pool])
 
     def has_shared(self, pool: str) -> bool:
-        """Whether some item of `pool` has more than one owner."""
-        return bool(self._more[pool])
+        """Return whether any item of `pool` has more than one owner."""
+        return bool(self._extra_owners[pool])
 
     def in_limbo(self, pool: str) -> int:
-        """Items of `pool` that wait for a ticket and that nobody holds."""
+        """Return how many items of `pool` wait for a ticket and have no owner."""
         if not self._limbo:
             return 0
         waiting = {item for entry in self._limbo if entry.pool == pool for item in entry.items}
         return len(waiting - self._live[pool])
 
     def limbo(self) -> tuple[Limbo, ...]:
-        """All that waits, oldest first."""
+        """Return all entries that wait for a ticket, oldest first."""
         return tuple(self._limbo)
 
     def leaked(self, pool: str, alive: Collection[str]) -> int:
-        """Items of `pool` that are held by owners who are not `alive`."""
+        """Return how many items of `pool` are held by owners that are not in `alive`."""
         return sum(len(items) for owner, items in self._held[pool].items() if owner not in alive)
 
     def outstanding(self) -> Iterator[tuple[str, str, int]]:
-        """(pool, owner, items) of every holding, in order of first acquisition."""
+        """Yield (pool, owner, number of items) for every holding, in order of first acquisition."""
         for pool, owners in self._held.items():
             for owner, items in owners.items():
                 yield pool, owner, len(items)
 
 
 class Holders(Mapping[int, int]):
-    """How many hold each item of a pool."""
+    """Number of owners of each item of a pool that has one: a view, not a copy."""
 
-    def __init__(self, live: set[int], more: dict[int, int]) -> None:
-        self._live, self._more = live, more
+    def __init__(self, live: set[int], extra: dict[int, int]) -> None:
+        self._live, self._extra_owners = live, extra
 
     def __getitem__(self, item: int) -> int:
         if item not in self._live:
             raise KeyError(item)
-        return 1 + self._more.get(item, 0)
+        return 1 + self._extra_owners.get(item, 0)
 
     def __contains__(self, item: object) -> bool:
         return item in self._live
@@ -195,12 +198,12 @@ class Holders(Mapping[int, int]):
         return len(self._live)
 
 
-def _one_less(more: dict[int, int], item: int) -> bool:
-    """Somebody beside the first one has left. False when there was nobody else."""
-    if item not in more:
+def _drop_owner(extra: dict[int, int], item: int) -> bool:
+    """Count one owner of `item` less, and return True. Return False when it has a single owner."""
+    if item not in extra:
         return False
-    if more[item] == 1:
-        del more[item]
+    if extra[item] == 1:
+        del extra[item]
     else:
-        more[item] -= 1
+        extra[item] -= 1
     return True

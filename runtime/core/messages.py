@@ -1,9 +1,9 @@
-"""The engine's edge: what comes in through one bounded mailbox, what goes out once a step.
+"""Messages between server and engine: mail arrives in one bounded mailbox, outputs leave once a step.
 
     server thread ---- offer(Submit) / post(Cancel | Finish | Call) ----> Mailbox ----> engine thread
     engine thread ---- Sink.step(outputs) once a step --------------------------------> server loop
 
-A full mailbox refuses submits (429); cancel, finish and calls always fit, since each belongs to something admitted.
+A full mailbox refuses submits (429). It never refuses a cancel or a finish, whose requests are admitted, or a call.
 """
 
 import threading
@@ -20,7 +20,7 @@ from runtime.core.work import Sampled, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A request at the door. Times are the engine clock's."""
+    """A new request. Times are nanoseconds of the engine's clock."""
 
     request_id: str
     """Unique in this process; the server makes it."""
@@ -34,12 +34,12 @@ class Submit:
     group: str = DEFAULT_GROUP
     model_key: str = ""
     priority: int = 0
-    """Higher goes first; see runtime/scheduling/rank.py."""
+    """Requests of higher priority go first; see runtime/scheduling/rank.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The client is gone; a late one, after the request ended, is a no-op."""
+    """The client has disconnected. A Cancel of a request that has ended has no effect."""
 
     request_id: str
     why: str = "client gone"
@@ -47,14 +47,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The server saw a stop string: end the request well, with no more tokens."""
+    """The server found a stop string: the engine ends the request as "ok" and generates no more tokens."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run `do` on the engine thread between two steps (audit, drain); it hands its answer back by itself."""
+    """A function (audit, drain) that the engine thread runs between two steps. `do` delivers its own result."""
 
     do: Callable[[], None]
 
@@ -72,11 +72,11 @@ class End:
     code: str | None = None
     message: str | None = None
     finish: str | None = None
-    """stop | length, of an ok one."""
+    """stop | length when the outcome is ok, else None."""
 
 
 def end_of(failure: RuntimeFailure) -> End:
-    """The terminal outcome that a typed failure means for its request."""
+    """Return the terminal outcome of a request that ends with `failure`."""
     if failure.severity is Severity.FATAL:
         outcome = "fatal"
     else:
@@ -86,7 +86,10 @@ def end_of(failure: RuntimeFailure) -> End:
 
 @dataclass(slots=True)
 class Ended:
-    """What the engine knows of a request when it ends; the server adds how the answer was delivered."""
+    """The engine's record of an ended request: times in ns of the engine's clock (None: never), counts in tokens.
+
+    The server adds how the answer was delivered.
+    """
 
     end: End
     arrive_ns: int
@@ -101,7 +104,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Output:
-    """News of one request in one step: new tokens, or its end, or both."""
+    """The output of one request in one step: new tokens, or its end, or both."""
 
     request_id: str
     tokens: tuple[Sampled, ...]
@@ -109,17 +112,18 @@ class Output:
 
 
 class Sink(Protocol):
-    """Takes a step's outputs, on the engine's thread, and returns at once."""
+    """Receives the outputs of a step on the engine's thread. It must return at once."""
 
     def step(self, outputs: list[Output]) -> None:
-        """All news of this step, in batch order."""
+        """Receive all outputs of one step, in batch order."""
         ...
 
 
 class Mailbox:
-    """One inbox for everything that may wake the engine. Submits are bounded; the rest always fits.
+    """The engine's one inbox: mail and wake-ups. At most `submits_max` submits wait in it; other mail is unbounded.
 
-    `on_mail` is called for each mail and wake-up, by who brings it: an engine that waits on no condition learns so.
+    `on_mail` is called for each mail and wake-up, on the sender's thread, with the lock held. It serves an engine that
+    does not block in `wait`, such as the one in virtual time.
     """
 
     def __init__(self, submits_max: int, on_mail: Callable[[], None] = lambda: None) -> None:
@@ -127,47 +131,47 @@ class Mailbox:
         self._on_mail = on_mail
         self._mail: deque[Mail] = deque()
         self._submits = 0
-        self._stirred = False
+        self._woken = False
         self._condition = threading.Condition()
 
     def offer(self, submit: Submit) -> bool:
-        """Queue a submit; False when the bound is reached."""
+        """Queue a submit. Return False when the bound is reached."""
         with self._condition:
             if self._submits >= self._submits_max:
                 return False
             self._submits += 1
             self._mail.append(submit)
-            self._stir()
+            self._wake_engine()
             return True
 
     def post(self, mail: Cancel | Finish | Call) -> None:
-        """Queue what always fits."""
+        """Queue mail that is never refused."""
         with self._condition:
             self._mail.append(mail)
-            self._stir()
+            self._wake_engine()
 
     def wake(self) -> None:
-        """Something outside the mailbox happened (a completion)."""
+        """Wake the engine without mail, as a completed launch does."""
         with self._condition:
-            self._stir()
+            self._wake_engine()
 
     def take(self) -> list[Mail]:
-        """All mail, oldest first."""
-        if not self._stirred and not self._mail:  # as in most turns of a virtual run; who comes now stirs again
+        """Remove and return all mail, oldest first."""
+        if not self._woken and not self._mail:  # the usual case in virtual time; mail that arrives now wakes again
             return []
         with self._condition:
             mail = list(self._mail)
             self._mail.clear()
             self._submits = 0
-            self._stirred = False
+            self._woken = False
             return mail
 
     def wait(self, timeout_s: float | None) -> None:
-        """Until there is mail or a wake-up, or `timeout_s` has passed."""
+        """Block until there is mail or a wake-up, or until `timeout_s` has passed."""
         with self._condition:
-            self._condition.wait_for(lambda: self._stirred, timeout_s)
+            self._condition.wait_for(lambda: self._woken, timeout_s)
 
-    def _stir(self) -> None:
-        self._stirred = True
+    def _wake_engine(self) -> None:
+        self._woken = True
         self._condition.notify()
         self._on_mail()

@@ -1,4 +1,4 @@
-"""Who holds memory or crosses a fault point: one request of one tenant, in one phase of its life."""
+"""The owner of memory and the subject of fault scopes: one request of one tenant, in prefill or decode."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from faults.spec import DEFAULT_GROUP
 
 
 class Owner(NamedTuple):
-    """A plain value that scheduling hands to memory; memory hands it on to the ledger and to the faults."""
+    """The owner of blocks or spans. Scheduling passes it to memory, and memory to the ledger and to fault points."""
 
     request: str
-    """The request's id. It is the owner's name in the ledger, in audits and in figures."""
+    """The request's id: the owner's name in the ledger, in audits and in metrics."""
     tenant: str = DEFAULT_GROUP
     """The group that the request belongs to; a fault's `scope.group` compares with it."""
     phase: str = ""
@@ -20,6 +20,6 @@ class Owner(NamedTuple):
     def fire(
         self, point: Point, faults: Faults | DisabledFaults, *, place: str = "before", pool: str | None = None
     ) -> Effect | None:
-        """Cross `point` as this owner; see `Faults.fire`. Call it only while a fault is armed."""
+        """Cross `point` with this owner as the scope; see `Faults.fire`. Call it only while a fault is armed."""
         request, group, phase = self
         return faults.fire(point, place=place, request=request, group=group, phase=phase, pool=pool)

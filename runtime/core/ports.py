@@ -1,4 +1,4 @@
-"""The seam between engine and world: clock, device, ticket. Devices implement it; nothing above knows torch."""
+"""The ports of the engine: clock, device and ticket. Devices implement them; no layer above a device imports torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from runtime.core.work import Claim, Copy, StepResult, Work
 
 
 class Clock(Protocol):
-    """Monotonic nanoseconds; a virtual one jumps, a live one is CLOCK_MONOTONIC."""
+    """A monotonic clock in nanoseconds: CLOCK_MONOTONIC live, `VirtualTime` in virtual time."""
 
     def now_ns(self) -> int:
-        """The present."""
+        """Return the present time in nanoseconds."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A launch or a copy in flight. The device fills `done_ns`, and `error` or a launch's `result`, then reports it to
-    the ledger."""
+    """A launch or a copy in flight. The device sets `error` or a launch's `result`, then `done_ns`, and then reports
+    the ticket to the ledger."""
 
     seq: int
     work: Work | Copy
@@ -29,26 +29,28 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Whether the device has finished with everything this ticket read and wrote."""
+        """True once the device no longer reads or writes any block of this ticket."""
         return self.done_ns is not None
 
 
 class Device(Protocol):
-    """Runs launches and copies in the order in which they came. Both calls return at once on every device; completion
-    goes to `Ledger.complete`."""
+    """Runs launches and copies in the order of the calls. Both calls return at once on every device; the device
+    reports a finished ticket to `Ledger.complete`."""
 
     def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
-        """Queue one step.
+        """Queue one step and return its ticket.
 
-        `reads` are checked against the tag plane before this step's own tags are stamped; `writes` are the blocks
-        that `work.slots` falls into. Raises LaunchError when the device refused it at once: nothing then ran.
+        The device checks `reads`, one claim per row, against the tag plane before it stamps this step's own tags.
+        `writes` are the blocks that contain `work.slots`. Raises LaunchError when the device refuses the step, and
+        DeviceLost when it is lost: nothing runs then.
         """
         ...
 
     def copy(self, copy: Copy) -> Ticket:
-        """Queue a copy. Raises LaunchError when the device refused it at once: nothing will be copied."""
+        """Queue a copy and return its ticket. Raises LaunchError when the device refuses it, and DeviceLost when it is
+        lost: nothing is copied then."""
         ...
 
     def close(self) -> None:
-        """Stop taking work and give back what the device holds; never waits for a hung launch."""
+        """Refuse new work and release the device's resources. Never wait for a hung launch."""
         ...

@@ -1,8 +1,8 @@
-"""What the engine asks of a device at once, and what comes back: plain data, the same for torch and virtual time.
+"""Launches, copies and their results: plain data, equal for torch and for virtual time.
 
-rows        one per request in the batch, each with `row_starts[r+1] - row_starts[r]` new tokens
-tokens      flat over all rows: token id, position in its sequence, and the KV slot it is written to
-slot        block * block_tokens + offset; a row's whole past is reached through its block table
+rows        requests in the launch; row r has `row_starts[r+1] - row_starts[r]` new tokens
+tokens      new tokens, flat over all rows: token id, position in its sequence, and KV slot
+slot        block * block_tokens + offset; a row reads its earlier tokens through its block table
 """
 
 from collections.abc import Sequence
@@ -17,47 +17,48 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a row's next token is drawn. The draw depends on (seed, position), never on the batch it ran in."""
+    """Sampling parameters of a row. A draw depends on (seed, position), never on the other rows of the launch."""
 
     temperature: float = 0.0
-    """0 is greedy."""
+    """0 means greedy decoding."""
     top_p: float = 1.0
     seed: int = 0
     logprobs: int | None = None
-    """How many alternatives to report beside the chosen token; None reports nothing."""
+    """Number of alternatives to report beside the sampled token; None reports no log probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One launch. Rows without sampling (`None`) are chunks of a prompt that is not finished yet."""
+    """One launch. A row whose sampling is None is a chunk of a prompt that is not complete yet."""
 
     step: int
     model_key: str
     request_ids: tuple[str, ...]
     token_ids: Ints
-    """[tokens]"""
+    """[tokens], int64."""
     positions: Ints
-    """[tokens]"""
+    """[tokens], int64: the index of each token in its sequence."""
     slots: Ints
-    """[tokens]; where the KV of each token is written."""
+    """[tokens], int64: the KV slot that each token is written to."""
     row_starts: Ints
-    """[rows + 1]; offsets of each row's tokens."""
+    """[rows + 1], int64: the offset of each row's first token in `token_ids`."""
     context_lens: Ints
-    """[rows]; tokens in KV once this launch is done."""
+    """[rows], int64: the tokens in KV once this launch is done."""
     block_tables: tuple[Sequence[int], ...]
-    """Per row: block ids that cover `context_lens[row]` tokens."""
+    """[rows][blocks]: ids of the blocks that cover `context_lens[row]` tokens."""
     sampling: tuple[Sampling | None, ...]
+    """[rows]."""
     prefix_hashes: tuple[int, ...]
-    """Per row: the running tag hash before its first new token (memory/kv/tags.py); the device stamps from it."""
+    """[rows]: the tag hash before the row's first new token (memory/kv/tags.py). The device computes tags from it."""
 
     @property
     def rows(self) -> int:
-        """Requests in this launch."""
+        """Number of requests in this launch."""
         return len(self.request_ids)
 
     @property
     def tokens(self) -> int:
-        """New tokens in this launch."""
+        """Number of new tokens in this launch."""
         return len(self.token_ids)
 
     def __str__(self) -> str:
@@ -65,7 +66,7 @@ class Work:
 
 
 class Way(StrEnum):
-    """Between device and host."""
+    """Direction of a copy: OUT from the device to the host, IN from the host to the device."""
 
     OUT = "out"
     IN = "in"
@@ -73,15 +74,16 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """KV of one request, tags included, between its blocks and bytes on the host."""
+    """A copy of one request's KV and tags between its blocks and a range of bytes on the host."""
 
     request_id: str
     way: Way
     blocks: Sequence[int]
-    """In table order."""
+    """Block ids in table order."""
     segment: int
-    """Of the host pool, and the offset in it (bytes): block after block, `block_bytes` of the device each."""
+    """Segment of the host pool."""
     offset: int
+    """Offset of the range in its segment, in bytes. The range has `len(blocks) * Mover.block_bytes` bytes."""
 
     def __str__(self) -> str:
         return f"swap {self.way} of {self.request_id}, {len(self.blocks)} blocks"
@@ -89,44 +91,46 @@ class Copy:
 
 @dataclass(slots=True)
 class Claim:
-    """What a request holds to be in its KV before this launch, from its own tokens and never from the plan."""
+    """The tags that a request expects in its KV before a launch. They are computed from its own tokens, never from the
+    plan, so that they reveal a wrong plan."""
 
     request_id: str
     generations: Sequence[int]
-    """Per block: the generation it had when the request was given it."""
+    """[blocks]: the generation that each block had when the request took it."""
     sums: Sequence[int]
-    """Per block: the index-weighted tag sum of the tokens that the request has computed (mod 2**64)."""
+    """[blocks]: the index-weighted tag sum of the request's computed tokens in each block (mod 2**64)."""
     tokens: int
-    """How many tokens that is; the last block may be part full, and what lies behind them is nobody's claim."""
+    """Number of computed tokens. The last block may be partly full; its remaining slots are not checked."""
     deep: bool = False
-    """Whether every slot is to be read, and not only the sums that are kept of them."""
+    """True when the device reads every slot. It compares only the cached sums otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A block that does not hold what its reader claims."""
+    """A block whose content or generation differs from its reader's claim."""
 
     request_id: str
     block: int
     index: int
-    """Which block of the request's table."""
+    """Index of the block in the request's block table."""
     what: str
-    """"generation": it was given away meanwhile; "content": other, missing, moved or stale tags."""
+    """"generation": the block was handed to another request meanwhile; "content": its tags are wrong or missing."""
 
 
 @dataclass(slots=True)
 class Sampled:
-    """One drawn token with what its client asked to see."""
+    """One sampled token, with log probabilities when the request asks for them."""
 
     token: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
-    """(token, logprob), most likely first, when asked for."""
+    """(token, logprob) of the alternatives, most likely first; empty when none are requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a finished launch gives back: one entry a row, None where nothing was sampled."""
+    """The result of a completed launch."""
 
     sampled: tuple[Sampled | None, ...]
+    """[rows]; None for a row that samples no token."""
     breaches: tuple[Breach, ...] = ()

@@ -6,13 +6,13 @@ plan() --before--> is anybody to go? --in_flight--> the one who goes is chosen -
 from faults.actions import fail
 from faults.points import Action, Kind, Point, shows
 from faults.spec import PHASES
-from runtime.core.errors import Preempted, Refused
+from runtime.core.errors import AdmissionRefused, Preempted
 
 SCHED_ADMIT = Point(
     name="sched.admit",
     layer="scheduling",
     breaks="admission refuses a new request with 429; requests already admitted are untouched",
-    actions=(fail("refuse", Refused, symptom="outcome:refused"),),
+    actions=(fail("refuse", AdmissionRefused, symptom="outcome:refused"),),
     scope=(shows("group"),),
 )
 

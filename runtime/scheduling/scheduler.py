@@ -76,7 +76,7 @@ class Scheduler:
         return self.queues.running
 
     def admit(self, submit: Submit) -> Request:
-        """Into the queue. Raises InvalidRequest, MailboxFull, Refused, and then nothing has changed."""
+        """Into the queue. Raises InvalidRequest, MailboxFull, AdmissionRefused, and then nothing has changed."""
         self._refuse_endless(submit)
         if len(self.waiting) >= self._limits.waiting_max:
             raise MailboxFull(len(self.waiting))

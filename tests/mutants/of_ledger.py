@@ -13,7 +13,7 @@ def the_first_to_leave_takes_it_along(sound: Function) -> Function:
         sound(self, pool, owner, items)
         for item in items:
             self._live[pool].discard(item)
-            self._more[pool].pop(item, None)
+            self._extra_owners[pool].pop(item, None)
         return items
 
     return release
@@ -21,10 +21,10 @@ def the_first_to_leave_takes_it_along(sound: Function) -> Function:
 
 def count_is_not_lowered(sound: Function) -> Function:
     def release(self: Ledger, pool: str, owner: str, items: Sequence[int]) -> Sequence[int]:
-        before = dict(self._more[pool])
+        before = dict(self._extra_owners[pool])
         sound(self, pool, owner, items)
         self._live[pool].update(items)
-        self._more[pool].update(before)
+        self._extra_owners[pool].update(before)
         return []
 
     return release
