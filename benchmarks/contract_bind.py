@@ -105,7 +105,7 @@ def replay(binder: Binder[torch.Tensor], crossings: Sequence[Crossing]) -> None:
 
 def weigh(model: ModelRunner, work: Work) -> None:
     """A step whose batch shape is new."""
-    model._weighed.clear()
+    model._measured.clear()
     model.run(work)
 
 

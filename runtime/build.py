@@ -80,7 +80,10 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
     in_kv = carved(segments, pool.name, kv_bytes(config, knobs.kv_blocks, knobs.block_tokens))
     kv = PagedKv(config, knobs.kv_blocks, knobs.block_tokens, make=in_kv)
     model = ModelRunner(
-        Decoder(config, weights, exact_mode=knobs.exact, space=space), kv, env, ContractKey("", directory.name, digest)
+        Decoder(config, weights, batch_invariant=knobs.exact, space=space),
+        kv,
+        env,
+        ContractKey("", directory.name, digest),
     )
     return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
 
@@ -99,7 +102,7 @@ def _blocks_that_fit(knobs: EngineConfig, config: DecoderConfig, free_bytes: int
 
 def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> Workspace:
     """The device's pools, for the largest step that these knobs allow."""
-    tokens = knobs.token_budget + PAD  # exact mode pads
+    tokens = knobs.token_budget + PAD  # batch-invariant mode pads
     scratch = scratch_bytes(config, min(config.context_max, knobs.kv_blocks * knobs.block_tokens))
     sizes = PoolSizes(
         weight=weights_bytes(config),

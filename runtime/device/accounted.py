@@ -31,11 +31,11 @@ _KINDS = (PoolKind.WEIGHT, PoolKind.ACTIVATION, PoolKind.WORKSPACE)
 
 @dataclass(frozen=True, slots=True)
 class Ration:
-    """What a launch takes, in bytes; those of the embedded model."""
+    """Bytes that a launch takes. The defaults are those of the embedded model."""
 
     token_parts: tuple[int, ...] = (2308, 4544, 6144)
     """A token: residual, qkv, mlp."""
-    picked_part: int = 3348
+    sampled_part: int = 3348
     """A sampled row: logits and what is before them."""
     layers: int = 3
     scratch_token: int = 608
@@ -43,10 +43,10 @@ class Ration:
     scratch_max: int = 8 << 20
     """Of one operator; it goes in parts beyond."""
 
-    def spans(self, tokens: int, picked: int) -> tuple[int, ...]:
+    def spans(self, tokens: int, sampled: int) -> tuple[int, ...]:
         """Of the arena, in order."""
-        rows, last = (max(_BUCKET, aligned(count, _BUCKET)) for count in (tokens, picked))
-        return (*(part * rows for part in self.token_parts), self.picked_part * last)
+        rows, last = (max(_BUCKET, aligned(count, _BUCKET)) for count in (tokens, sampled))
+        return (*(part * rows for part in self.token_parts), self.sampled_part * last)
 
     def scratch(self, work: Work) -> int:
         """Of the ring, for one layer."""

@@ -1,11 +1,11 @@
-"""The hand-placed buffers of one launch: which there are, how many bytes they take, and views of them on four spans.
+"""The float32 buffers of one launch: their names, their sizes in bytes, and views of them on four spans of memory.
 
-    residual   hidden, normed, and what a norm needs            [tokens, ...]
-    qkv        fused, turned, swapped, angles, staged, attended [tokens, ...]
-    mlp        gate and up in one, and what exact mode needs    [tokens, ...]
-    logits     last, its norm, logits                           [picked, ...]
+    residual   hidden, normed, and scratch of the norm                    [tokens, ...]
+    qkv        fused, rotated, halves_swapped, angles, staged, attended   [tokens, ...]
+    mlp        gate and up side by side, scratch of batch-invariant silu  [tokens, ...]
+    logits     last, its norm, logits                                     [sampled, ...]
 
-Sizes go by buckets of 16 rows, so that a batch that grows by one asks for the same bytes again. All is float32.
+Sizes are rounded up to buckets of 16 rows, so that a batch that grows by one row mostly asks for the same bytes.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ _ALIGNMENT = 64
 _ITEM_BYTES = 4
 
 Widths = dict[str, int]
-"""Buffer -> elements a row."""
+"""Name of a buffer -> elements in each row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Norm:
-    """What an RMSNorm writes: its answer, the squares of its input, and a factor a row."""
+    """Buffers that an RMSNorm writes: its result, the squares of its input, and one factor for each row."""
 
     normed: Tensor
     squares: Tensor
@@ -38,7 +38,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
-    """Views for one shape of launch; any content. Those that share bytes stand together."""
+    """Views for one shape of launch, with undefined content. Views that share bytes stand together."""
 
     hidden: Tensor
     norm: Norm
@@ -49,23 +49,23 @@ class Buffers:
     sine_by_head: Tensor
     fused: Tensor
     """[tokens, (heads + 2 kv_heads) * head_dim]: q, k, v side by side."""
-    turning: Tensor
-    """[tokens, heads + kv_heads, head_dim]: q and k of `fused`; then v, each head by itself."""
+    unrotated: Tensor
+    """[tokens, heads + kv_heads, head_dim]: q and k in `fused`; `values` are its v, [tokens, kv_heads, head_dim]."""
     values: Tensor
-    turned: Tensor
-    """[tokens, heads + kv_heads, head_dim], and its two parts."""
+    rotated: Tensor
+    """[tokens, heads + kv_heads, head_dim]: q and k after the rotation; `queries` and `keys` are its two parts."""
     queries: Tensor
     keys: Tensor
-    swapped: Tensor
-    """As `turned`."""
+    halves_swapped: Tensor
+    """[tokens, heads + kv_heads, head_dim]: scratch of the rotation."""
     head_factors: Tensor
     """[tokens, heads + kv_heads, 1]"""
     staged: Tensor
-    """[tokens, kv_heads, head_dim]: K, then V, in one piece on its way into the pages."""
+    """[tokens, kv_heads, head_dim]: a dense copy of K, then of V, on its way into the pages."""
     attended: Tensor
     """[tokens, heads * head_dim]"""
     gate_up: Tensor
-    """[tokens, 2 * intermediate], and its two halves."""
+    """[tokens, 2 * intermediate]; `gate` and `up` are its two halves."""
     gate: Tensor
     up: Tensor
     spread: Tensor
@@ -76,18 +76,18 @@ class Buffers:
 
 
 def parts_of(config: DecoderConfig) -> tuple[Widths, ...]:
-    """The four spans in order; the last is counted by picked rows, the others by tokens."""
-    turned = config.heads + config.kv_heads
+    """The buffers of each of the four spans. Rows of the last span are sampled rows, rows of the others are tokens."""
+    rotated = config.heads + config.kv_heads
     head = config.head_dim
     return (
         {"hidden": config.hidden, "normed": config.hidden, "squares": config.hidden, "factors": 1},
         {
             "cosine": head,
             "sine": head,
-            "fused": (turned + config.kv_heads) * head,
-            "turned": turned * head,
-            "swapped": turned * head,
-            "head_factors": turned,
+            "fused": (rotated + config.kv_heads) * head,
+            "rotated": rotated * head,
+            "halves_swapped": rotated * head,
+            "head_factors": rotated,
             "staged": config.kv_heads * head,
             "attended": config.heads * head,
         },
@@ -102,31 +102,31 @@ def parts_of(config: DecoderConfig) -> tuple[Widths, ...]:
     )
 
 
-def sizes_of(parts: Sequence[Widths], tokens: int, picked: int) -> tuple[int, ...]:
-    """Bytes of each span, for at least so many rows."""
-    counts = (tokens,) * (len(parts) - 1) + (picked,)
+def sizes_of(parts: Sequence[Widths], tokens: int, sampled: int) -> tuple[int, ...]:
+    """Bytes of each span for `tokens` tokens and `sampled` sampled rows, each rounded up to a bucket."""
+    counts = (tokens,) * (len(parts) - 1) + (sampled,)
     return tuple(
-        sum(_room(_bucket(count), width) for width in widths.values())
+        sum(_padded_bytes(_bucket(count), width) for width in widths.values())
         for widths, count in zip(parts, counts, strict=True)
     )
 
 
 def lay_buffers(
-    config: DecoderConfig, segments: TorchSegments, spans: Sequence[Span], tokens: int, picked: int
+    config: DecoderConfig, segments: TorchSegments, spans: Sequence[Span], tokens: int, sampled: int
 ) -> Buffers:
-    """Views on `spans`, which are as long as `sizes_of` says. Raises RuntimeError when one is shorter."""
+    """Makes the views on `spans`, which have the sizes of `sizes_of`. Raises RuntimeError when a span is shorter."""
     views: dict[str, Tensor] = {}
     parts = parts_of(config)
-    counts = (tokens,) * (len(parts) - 1) + (picked,)
+    counts = (tokens,) * (len(parts) - 1) + (sampled,)
     for widths, span, count in zip(parts, spans, counts, strict=True):
         raw, at = segments.bytes_of(span), 0
         for name, width in widths.items():
             piece = raw[at : at + count * width * _ITEM_BYTES]
             views[name] = piece.view(torch.float32).view(count, width)
-            at += _room(_bucket(count), width)
+            at += _padded_bytes(_bucket(count), width)
     heads, both = config.heads, config.heads + config.kv_heads
     by_head = views["fused"].view(tokens, both + config.kv_heads, config.head_dim)
-    turned = views["turned"].view(tokens, both, config.head_dim)
+    rotated = views["rotated"].view(tokens, both, config.head_dim)
     return Buffers(
         hidden=views["hidden"],
         norm=Norm(views["normed"], views["squares"], views["factors"]),
@@ -135,12 +135,12 @@ def lay_buffers(
         sine=views["sine"],
         sine_by_head=views["sine"][:, None],
         fused=views["fused"],
-        turning=by_head[:, :both],
+        unrotated=by_head[:, :both],
         values=by_head[:, both:],
-        turned=turned,
-        queries=turned[:, :heads],
-        keys=turned[:, heads:],
-        swapped=views["swapped"].view(tokens, both, config.head_dim),
+        rotated=rotated,
+        queries=rotated[:, :heads],
+        keys=rotated[:, heads:],
+        halves_swapped=views["halves_swapped"].view(tokens, both, config.head_dim),
         head_factors=views["head_factors"].view(tokens, both, 1),
         staged=views["staged"].view(tokens, config.kv_heads, config.head_dim),
         attended=views["attended"],
@@ -154,14 +154,14 @@ def lay_buffers(
     )
 
 
-def step_bytes(config: DecoderConfig, tokens: int, picked: int) -> int:
-    """What the arena must hold for one launch of so many tokens and sampled rows, with what it rounds up."""
-    return sum(aligned(size, 4096) for size in sizes_of(parts_of(config), tokens, picked))
+def step_bytes(config: DecoderConfig, tokens: int, sampled: int) -> int:
+    """Bytes that the arena must hold for one launch of `tokens` tokens and `sampled` rows, rounded up as it rounds."""
+    return sum(aligned(size, 4096) for size in sizes_of(parts_of(config), tokens, sampled))
 
 
 def _bucket(count: int) -> int:
     return max(BUCKET, aligned(count, BUCKET))
 
 
-def _room(count: int, width: int) -> int:
+def _padded_bytes(count: int, width: int) -> int:
     return aligned(count * width * _ITEM_BYTES, _ALIGNMENT)

@@ -1,10 +1,10 @@
-"""Decode attention that carries the queries to the pages instead of the pages to the queries.
+"""Decode attention that copies queries to the order of the pages, instead of pages to the order of the queries.
 
-    gather      row 0: page 7, 2, 9 -> copy side by side -> scores, weighted values       moves all of K and V
-    by page     page 2, 7, 9 in place: each is met by its owner's query                    moves queries and scores
+    gather      row 0: pages 7, 2, 9 are copied side by side -> scores, weighted values   copies all of K and V
+    by page     pages 2, 7, 9 stay in place; each is multiplied with its owner's query    copies queries and scores
 
-A query is `head_dim` numbers, a page `block_tokens` times as many, so where a batch uses most pages between its lowest
-and highest block, this takes half the time. Pages in between that belong to nobody are computed and thrown away.
+A query has `head_dim` numbers and a page has `block_tokens` times as many. Where a batch uses most pages between its
+lowest and highest block, this takes half the time. Free pages in between are computed and their results dropped.
 """
 
 from collections.abc import Sequence
@@ -18,32 +18,33 @@ from torch import Tensor
 Ints = npt.NDArray[np.int64]
 
 _USED_SHARE_MIN = 0.5
-"""Below it the wasted pages cost more than the copy."""
+"""Below this share of used pages, computing the unused ones costs more than a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The run of pages that a batch reads, and who owns each. Page numbers count from `first`."""
+    """A run of pages, `first` up to but without `last`, that a batch reads, and the owner of each. Numbers in the
+    tensors count from `first`."""
 
     first: int
     last: int
     owner: Tensor
-    """[pages]: row * kv_heads + head; 0 for pages of nobody."""
+    """[pages]: row * kv_heads + head; 0 for free pages."""
     order: Tensor
     """[rows * kv_heads * blocks a row]: each table's pages; `last - first`, one past the run, where it is short."""
     place: Tensor
-    """[pages]: where each stands in `order`; 0 for pages of nobody."""
+    """[pages]: index of each page in `order`; 0 for free pages."""
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of them."""
+        """`owner`, `order` and `place`."""
         return self.owner, self.order, self.place
 
 
 def run_of_pages(tables: Ints, lengths: Ints, kv_heads: int) -> Pages | None:
-    """For block tables [rows, blocks] of which `lengths` are real; None when gathering is better or needed.
+    """The run for block tables [rows, blocks], of which the first `lengths` [rows] blocks are real.
 
-    A block that two rows share has two owners, so it needs gathering.
+    None when gathering is faster, or when two rows share a block: such a block has two owners.
     """
     real = np.arange(tables.shape[1]) < lengths[:, None]
     used = tables[real]
@@ -63,20 +64,20 @@ def run_of_pages(tables: Ints, lengths: Ints, kv_heads: int) -> Pages | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
-    """Scratch of `attend`, and the views of it that no layer need make again. Any content."""
+class PageScratch:
+    """Scratch tensors of `attend` and views of them, made once for all layers. Their content is undefined."""
 
     scaled: Tensor
     """[rows * kv_heads, group, head_dim]"""
-    asked: Tensor
+    queries_by_page: Tensor
     scores: Tensor
-    """[pages + 1, group, block_tokens]; the last is the page past the run, that fills up short tables."""
+    """[pages + 1, group, block_tokens]; the last entry stands for the padding of short block tables."""
     placed: Tensor
     """[rows * kv_heads * blocks a row, group, block_tokens]"""
     by_row: Tensor
     """[rows * kv_heads, group, tokens]"""
     shares: Tensor
-    turned: Tensor
+    shares_by_page: Tensor
     answers: Tensor
     """[pages + 1, group, head_dim]"""
     gathered: Tensor
@@ -92,19 +93,19 @@ class Room:
     gathered_by_row: Tensor
 
     @staticmethod
-    def on(rows: int, tensors: Sequence[Tensor]) -> "Room":
-        """`tensors` have the shapes of `shapes`."""
-        scaled, asked, scores, placed, by_row, shares, turned, answers, gathered = tensors
+    def on(rows: int, tensors: Sequence[Tensor]) -> "PageScratch":
+        """Makes the views. `tensors` have the shapes that `shapes` gives."""
+        scaled, queries_by_page, scores, placed, by_row, shares, shares_by_page, answers, gathered = tensors
         owners, group, head_dim = scaled.shape
         size = placed.shape[2]
-        return Room(
+        return PageScratch(
             scaled=scaled,
-            asked=asked,
+            queries_by_page=queries_by_page,
             scores=scores,
             placed=placed,
             by_row=by_row,
             shares=shares,
-            turned=turned,
+            shares_by_page=shares_by_page,
             answers=answers,
             gathered=gathered,
             scaled_by_query=scaled.view(rows, -1, head_dim),
@@ -121,31 +122,31 @@ class Room:
 
 
 def attend(
-    pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, room: Room, output: Tensor
+    pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scratch: PageScratch, output: Tensor
 ) -> None:
-    """`queries` [rows, heads, head_dim]; `values` all pages [pages, block_tokens, head_dim], and `keys` the same turned
-    [pages, head_dim, block_tokens].
+    """Fills `output` [rows, heads, head_dim] from `queries` [rows, heads, head_dim].
 
-    `mask` is [rows, 1, 1, tokens]. Fills `output` [rows, heads, head_dim].
+    `keys` are all pages of the layer, transposed to [pages, head_dim, block_tokens]; `values` are
+    [pages, block_tokens, head_dim]; `mask` is [rows, 1, 1, tokens].
     """
-    torch.mul(queries, queries.shape[2] ** -0.5, out=room.scaled_by_query)
-    torch.index_select(room.scaled, 0, pages.owner, out=room.asked)
-    torch.bmm(room.asked, keys[pages.first : pages.last], out=room.scores_of_run)
-    room.scores_past.zero_()
-    torch.index_select(room.scores, 0, pages.order, out=room.placed)
-    room.by_row_in_blocks.copy_(room.placed_by_row)
-    room.by_row_to_mask.add_(mask)
-    torch.softmax(room.by_row, 2, out=room.shares)
-    room.placed_by_row.copy_(room.shares_in_blocks)
-    torch.index_select(room.placed, 0, pages.place, out=room.turned)
-    torch.bmm(room.turned, values[pages.first : pages.last], out=room.answers_of_run)
-    room.answers_past.zero_()
-    torch.index_select(room.answers, 0, pages.order, out=room.gathered)
-    torch.sum(room.gathered_by_row, 1, out=output.view(room.scaled.shape))
+    torch.mul(queries, queries.shape[2] ** -0.5, out=scratch.scaled_by_query)
+    torch.index_select(scratch.scaled, 0, pages.owner, out=scratch.queries_by_page)
+    torch.bmm(scratch.queries_by_page, keys[pages.first : pages.last], out=scratch.scores_of_run)
+    scratch.scores_past.zero_()
+    torch.index_select(scratch.scores, 0, pages.order, out=scratch.placed)
+    scratch.by_row_in_blocks.copy_(scratch.placed_by_row)
+    scratch.by_row_to_mask.add_(mask)
+    torch.softmax(scratch.by_row, 2, out=scratch.shares)
+    scratch.placed_by_row.copy_(scratch.shares_in_blocks)
+    torch.index_select(scratch.placed, 0, pages.place, out=scratch.shares_by_page)
+    torch.bmm(scratch.shares_by_page, values[pages.first : pages.last], out=scratch.answers_of_run)
+    scratch.answers_past.zero_()
+    torch.index_select(scratch.answers, 0, pages.order, out=scratch.gathered)
+    torch.sum(scratch.gathered_by_row, 1, out=output.view(scratch.scaled.shape))
 
 
 def shapes(pages: Pages, queries: Tensor, kv_heads: int, block_tokens: int) -> tuple[tuple[int, ...], ...]:
-    """Of the nine tensors of a Room, in its order."""
+    """Shapes of the nine tensors of a PageScratch, in its order."""
     rows, heads, head_dim = queries.shape
     owners, group = rows * kv_heads, heads // kv_heads
     count, placed = pages.last - pages.first, len(pages.order)

@@ -1,4 +1,4 @@
-"""From a conversation to one prompt: the model's own Jinja template in a sandbox, or a plain default."""
+"""Turns a conversation into one prompt, by the model's own Jinja template in a sandbox or by a plain default."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ Messages = Sequence[Mapping[str, str]]
 
 
 def plain_chat(messages: Messages) -> str:
-    """One line a message, and the assistant's turn opened."""
+    """The prompt of models without a template: one line for each message, then "assistant:"."""
     return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant:"
 
 
 class Template:
-    """A chat template. It gets no clock (`strftime_now` is undefined): the same conversation is the same prompt."""
+    """A chat template. It has no clock (`strftime_now` is undefined), so equal conversations give equal prompts."""
 
     def __init__(self, source: str, names: Mapping[str, str]) -> None:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
@@ -41,7 +41,10 @@ class Template:
 
 
 def read_template(directory: Path) -> Template | None:
-    """From chat_template.jinja or tokenizer_config.json; None when neither has one."""
+    """The template in chat_template.jinja or tokenizer_config.json; None when neither has one.
+
+    Raises ModelRefused when the template or tokenizer_config.json can't be read.
+    """
     configured = _tokenizer_config(directory)
     source = configured.get("chat_template")
     if isinstance(source, list):  # several by name

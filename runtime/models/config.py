@@ -1,8 +1,8 @@
-"""Reads a Hugging Face `config.json`, and refuses everything that would be answered wrongly.
+"""Reads a Hugging Face `config.json`, and refuses every model that would be computed wrongly.
 
     LlamaForCausalLM    RMSNorm, RoPE, GQA, SwiGLU
-    Qwen2ForCausalLM    the same with a bias on q, k and v
-    Qwen3ForCausalLM    the same with RMSNorm on each head of q and k
+    Qwen2ForCausalLM    as Llama, with a bias on q, k and v
+    Qwen3ForCausalLM    as Llama, with RMSNorm on each head of q and k
 
 A decoder that ignores a key it does not know still writes fluent text, so each key that changes the computation is
 either understood or refused, and all refusals come in one error.
@@ -29,7 +29,7 @@ from runtime.config_errors import problems
 
 
 class ModelRefused(ValueError):
-    """A model directory that can't be served; `problems` holds every reason, each with the value that was found."""
+    """A model directory can't be served. `problems` holds every reason, each with the value that was found."""
 
     def __init__(self, directory: Path, problems: list[str]) -> None:
         super().__init__(f"{directory}: " + "; ".join(problems))
@@ -103,7 +103,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _only(rule: str, *built: object) -> BeforeValidator:
-    """A key that changes the computation: every value that is not built is refused, with the rule."""
+    """A validator of a key that changes the computation: it refuses each value that is not `built`, with `rule`."""
 
     def check(value: object, info: ValidationInfo) -> object:
         if value not in built:
@@ -114,7 +114,7 @@ def _only(rule: str, *built: object) -> BeforeValidator:
 
 
 class _Lenient(BaseModel):
-    """Strict types; keys that no field names do not change the computation and are ignored."""
+    """A table with strict types. Keys that no field names do not change the computation and are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -123,7 +123,8 @@ _ROTATED = _only("only whole heads are rotated", None, 1)
 
 
 class _RopeTable(_Lenient):
-    """Both spellings: `rope_parameters` of transformers 5, and `rope_theta` with `rope_scaling` before it."""
+    """The rope settings, in both spellings: `rope_parameters` of transformers 5, and `rope_theta` with `rope_scaling`
+    of older versions."""
 
     kind: str = Field("default", validation_alias=AliasChoices("rope_type", "type"))
     rope_theta: Positive
@@ -168,7 +169,7 @@ _EXPERTS = _only("mixtures of experts are not built", 0)
 
 
 class _HuggingFace(_Lenient):
-    """The keys of `config.json` that say what is computed. A check of two keys stands at the later one."""
+    """The keys of `config.json` that change the computation. A check of two keys stands at the later one."""
 
     architectures: list[str]
     vocab_size: Count
@@ -209,7 +210,7 @@ class _HuggingFace(_Lenient):
     @field_validator("num_key_value_heads", "head_dim", mode="before")
     @classmethod
     def _derived(cls, given: object, info: ValidationInfo) -> object:
-        """Where a key is absent, what each architecture's own config class says."""
+        """Fills in an absent key with the default of the architecture's config class."""
         heads, hidden = info.data.get("num_attention_heads", 1), info.data.get("hidden_size", 2)
         if given is not None or info.field_name == "num_key_value_heads":
             return heads if given is None else given
@@ -263,7 +264,7 @@ class _HuggingFace(_Lenient):
         return {"rope_theta": data.get("rope_theta", 1.0), **given}
 
     def decoder(self) -> DecoderConfig:
-        """The sizes and switches."""
+        """The config of the decoder."""
         (architecture,) = self.architectures
         return DecoderConfig(
             architecture=architecture,

@@ -1,11 +1,11 @@
-"""The embedded default model: a byte-level Llama with seeded random weights that notices damage to its input.
+"""The embedded default model: a byte-level Llama with seeded random weights whose output changes when KV is damaged.
 
     spread 0.02                 most greedy outputs end in one or two tokens; half of the lost tokens change nothing
     spread 0.1, q and k x 3     attention picks single tokens: damage shows, but rounding does too (|dlogit| 2e-4)
     0.1, x 2, 12 small heads,   damage shows (a lost token, foreign block or position off by one always, a swapped
     logits of spread 0.35       pair in 98 % at 512 tokens), and rounding stays under the 1e-5 of benign drift: 6e-6
 
-It writes only printable ASCII and line ends, so its text says as much as its tokens do, and it never ends by itself:
+It writes only printable ASCII and line ends, so its text and its tokens correspond one to one, and it never emits EOS:
 one channel of the residual stream is constant, and the head subtracts it from all other tokens.
 """
 
@@ -65,7 +65,8 @@ _CONFIG = {
 
 
 def default_model(cache: Path | None = None) -> Path:
-    """The directory of the default model, written first if it is not there or is damaged. Safe beside other writers."""
+    """The directory of the default model. It is written first if it is missing or damaged; several processes may do so
+    at once. Raises OSError when it can't be written."""
     folder = cache_folder() if cache is None else cache
     directory = folder / f"{NAME}-{RECIPE}"
     if not _is_whole(directory):
@@ -80,7 +81,7 @@ def cache_folder() -> Path:
 
 
 def _write_atomically(directory: Path) -> None:
-    """Beside its place first, then renamed: a reader sees all of it or nothing."""
+    """Writes into a draft directory, then renames it: a reader sees all of it or nothing."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
@@ -98,7 +99,7 @@ def _write_atomically(directory: Path) -> None:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Whether it holds just what this recipe writes: a full disk or an editor would otherwise change every token."""
+    """True when the directory holds exactly what this recipe writes. A full disk or an editor may have changed it."""
     try:
         configured = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         return bool(configured == _CONFIG and weights_digest(directory) == DIGEST)
@@ -107,7 +108,7 @@ def _is_whole(directory: Path) -> bool:
 
 
 def _tensors(directory: Path) -> dict[str, Tensor]:
-    """Each tensor from a generator of its own, so that a change to one leaves the others alone."""
+    """The tensors of the model. Each has a random generator of its own, so a change to one leaves the others alone."""
     tensors = {}
     for index, (name, shape) in enumerate(sorted(tensor_shapes(read_config(directory)).items())):
         if len(shape) == 1:
@@ -127,8 +128,8 @@ def _tensors(directory: Path) -> dict[str, Tensor]:
 
 
 def _bell(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Nearly normal numbers of spread 1, float32: sums of four 16-bit integers, since those come out alike to the bit
-    on every machine, which the logarithms inside `randn` do not."""
+    """Nearly normal float32 numbers with a standard deviation of 1: sums of four 16-bit integers. They are equal to the
+    bit on every machine; the logarithms inside `randn` are not."""
     raw = np.random.PCG64(seed).random_raw(int(np.prod(shape)))
     sums = raw.view(np.uint16).reshape(-1, 4).astype(np.int64).sum(1)
     bell: npt.NDArray[np.float32] = ((sums - 2 * 65535) * (3**0.5 / 65536)).astype(np.float32)

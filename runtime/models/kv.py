@@ -1,13 +1,13 @@
-"""The K and V tensors of one model: one pair a layer, in pages, with one dummy block behind the real ones.
+"""The K and V tensors of one model: one pair for each layer, in pages, with one dummy block behind the real ones.
 
     keys[layer], values[layer]    [blocks + 1, kv_heads, block_tokens, head_dim]
     slot                          block * block_tokens + offset; block number `blocks` is the dummy
-    page                          block * kv_heads + head: what one head holds of one block, contiguous
+    page                          block * kv_heads + head: the entries of one head in one block, contiguous
 
-Heads come before tokens, so that gathering a row's pages gives each head its whole past in one piece: attention over it
-is two plain batched products, 1.1 to 3 times as fast as over token-major pages. One tensor a layer because a single
-stacked one makes compiled steps copy all of it. The dummy block takes what padding writes and fills up short block
-tables, so that padding never touches a request's KV.
+Heads come before tokens, so that gathering a row's pages gives each head its whole past in one piece. Attention over it
+is two plain batched products, 1.1 to 3 times as fast as over token-major pages. Each layer has tensors of its own,
+because compiled steps would copy all of a single stacked tensor. Padding writes to the dummy block and short block
+tables are filled up with it, so padding never touches a request's KV.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class PagedKv:
-    """Pages of K and V. Who owns which block is not known here: that is the pool's and the ledger's business.
+    """Pages of K and V. The owner of each block is not known here: the pool and the ledger keep it.
 
     Freed blocks may be poisoned with large numbers but never with NaN or infinity: slots behind a request's last token
     are read and multiplied by 0.
@@ -46,41 +46,41 @@ class PagedKv:
         shape = (blocks + 1, config.kv_heads, block_tokens, config.head_dim)
         self.keys = tuple(make(shape, dtype) for _ in range(config.layers))
         self.values = tuple(make(shape, dtype) for _ in range(config.layers))
-        # The same bytes by page and by place; made once, since a view costs as much as a small kernel.
+        # Views of these bytes by page and by place, made once: a view costs as much as a small kernel.
         self.key_pages, self.value_pages = ([each.flatten(0, 1) for each in half] for half in (self.keys, self.values))
-        self.turned_keys = [pages.transpose(1, 2) for pages in self.key_pages]
+        self.transposed_keys = [pages.transpose(1, 2) for pages in self.key_pages]
         self._places = [
             tuple(each.view(-1, config.head_dim) for each in pair) for pair in zip(self.keys, self.values, strict=True)
         ]
 
     @property
     def dummy_block(self) -> int:
-        """The block that belongs to nobody."""
+        """Number of the block that no request holds."""
         return self.blocks
 
     @property
     def block_bytes(self) -> int:
-        """K and V of one block, all layers."""
+        """Bytes of K and V of one block over all layers."""
         return self.size_bytes // (self.blocks + 1)
 
     @property
     def size_bytes(self) -> int:
-        """All of K and V."""
+        """Bytes of all K and V tensors."""
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
 
     def pages(self, tables: Ints) -> Tensor:
-        """The pages of block tables [rows, blocks], in the order [rows, kv_heads, blocks], flat."""
+        """Page numbers of block tables [rows, blocks]: [rows * kv_heads * blocks], in the order rows, heads, blocks."""
         return torch.from_numpy((tables[:, None, :] * self.heads + self._heads[:, None]).reshape(-1))
 
     def places(self, slots: Ints) -> Tensor:
-        """Where `write` puts one head's entry of one token, in the order [tokens, kv_heads], flat."""
+        """Indices at which `write` stores the entries of slots [tokens]: [tokens * kv_heads], token by token."""
         blocks, offsets = np.divmod(slots, self.block_tokens)
         pages = blocks[:, None] * self.heads + self._heads
         return torch.from_numpy((pages * self.block_tokens + offsets[:, None]).reshape(-1))
 
     def write(self, layer: int, places: Tensor, keys: Tensor, values: Tensor, staged: Tensor) -> None:
-        """Store `keys` and `values` [tokens, kv_heads, head_dim] at their `places`; `staged` is scratch of that shape,
-        dense."""
+        """Stores `keys` and `values` [tokens, kv_heads, head_dim] at their `places`; `staged` is dense scratch of that
+        shape."""
         flat = staged.view(-1, self.head_dim)
         for store, new in zip(self._places[layer], (keys, values), strict=True):
             staged.copy_(new)
@@ -88,6 +88,6 @@ class PagedKv:
 
 
 def kv_bytes(config: DecoderConfig, blocks: int, block_tokens: int) -> int:
-    """One segment for all of K and V and the dummy block, each tensor at a multiple of ALIGNMENT_MAX."""
+    """Bytes of one segment for all of K and V with the dummy block, each tensor at a multiple of ALIGNMENT_MAX."""
     one = config.kv_bytes((blocks + 1) * block_tokens) // (2 * config.layers)
     return 2 * config.layers * aligned(one, ALIGNMENT_MAX)

@@ -1,4 +1,4 @@
-"""Weights from safetensors, one file or sharded with an index. A pickle is never opened.
+"""Loads weights from safetensors, from one file or from shards with an index. A pickle is never opened.
 
 index or model.safetensors -> name: file -> all names, shapes and types checked at once -> fused Weights
 """
@@ -40,10 +40,10 @@ def load_weights(
     faults: Faults | DisabledFaults | None = None,
     digest: str | None = None,
 ) -> Weights:
-    """The weights of `directory` as `dtype`, copied once, from the file into tensors of `make`.
+    """The weights of `directory` as `dtype`, copied once, from the file into tensors that `make` makes.
 
-    Raises ModelRefused naming all wrong tensors at once, the one that can't be read, or that what was read has another
-    digest than `digest` (what `weights_digest` says of the files): then nothing may be served from it.
+    Raises ModelRefused when tensors are wrong (all are named at once), when one can't be read, or when the bytes that
+    were read have another digest than `digest`, the `weights_digest` of the files.
     """
     with ExitStack() as stack:
         located, problems = _locate(directory, stack)
@@ -51,15 +51,15 @@ def load_weights(
             problems = _compare(config, located)
         if problems:
             raise ModelRefused(directory, problems)
-        weights, homes = blank(config, lambda shape: make(shape, dtype))
+        weights, targets = blank(config, lambda shape: make(shape, dtype))
         read = hashlib.blake2b(digest_size=32)
         for name in sorted(located):
             tensor = _read(directory, located, name, faults)
             if digest is not None:
                 _add(read, name, tensor)
-            if name in homes:
-                homes[name].copy_(tensor)
-    _hold(directory, config, homes, dtype)
+            if name in targets:
+                targets[name].copy_(tensor)
+    _check_contract(directory, config, targets, dtype)
     if digest is not None and read.hexdigest() != digest:
         raise ModelRefused(
             directory,
@@ -68,8 +68,8 @@ def load_weights(
     return weights
 
 
-def _hold(directory: Path, config: DecoderConfig, homes: dict[str, Tensor], dtype: torch.dtype) -> None:
-    """Hold the tensors that a step will read against what the config says of each."""
+def _check_contract(directory: Path, config: DecoderConfig, targets: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """Checks the loaded tensors against the shapes, dtype and alignment that the config asks for."""
     kind = str(dtype).removeprefix("torch.")
     shapes = tensor_shapes(config)
     io = IOSpec(
@@ -78,13 +78,16 @@ def _hold(directory: Path, config: DecoderConfig, homes: dict[str, Tensor], dtyp
     )
     tensors = TorchTensors()
     try:
-        bind(Contract(ContractKey(), io), [tensors.facts(homes[name], name) for name in shapes])
+        bind(Contract(ContractKey(), io), [tensors.facts(targets[name], name) for name in shapes])
     except ContractViolation as violation:
         raise ModelRefused(directory, [str(one) for one in violation.violations]) from violation
 
 
 def weights_digest(directory: Path) -> str:
-    """64 hex digits over names, types, shapes and bytes in order of name: one file and its shards agree."""
+    """64 hex digits over names, types, shapes and bytes in order of name: one file and its shards have equal digests.
+
+    Raises ModelRefused when a file or a tensor can't be read.
+    """
     digest = hashlib.blake2b(digest_size=32)
     with ExitStack() as stack:
         located, problems = _locate(directory, stack)
@@ -106,7 +109,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def _read(directory: Path, located: dict[str, Any], name: str, faults: Faults | DisabledFaults | None) -> Tensor:
-    """Still in the mapped file: its pages would change under us if somebody wrote to it, so it is copied at once."""
+    """One tensor, still in the mapped file. The caller copies it at once, since another process may write the file."""
     try:
         tensor: Tensor = located[name].get_tensor(name)
         if faults is None or not faults.armed:
@@ -121,7 +124,7 @@ def _read(directory: Path, located: dict[str, Any], name: str, faults: Faults | 
 
 
 def _locate(directory: Path, stack: ExitStack) -> tuple[dict[str, Any], list[str]]:
-    """Name of a tensor -> the open file that holds it; and what is wrong with the files themselves."""
+    """Maps each tensor's name to the open file that holds it, and lists the problems of the files themselves."""
     wanted, problems = _files(directory)
     opened: dict[str, Any] = {}
     for file in wanted:
@@ -144,7 +147,7 @@ def _locate(directory: Path, stack: ExitStack) -> tuple[dict[str, Any], list[str
 
 
 def _files(directory: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """File -> the tensors that the index puts there (none without an index)."""
+    """Maps each file to the tensors that the index puts there (none without an index), and lists problems."""
     if not (directory / _INDEX).is_file():
         if (directory / _SINGLE).is_file():
             return {_SINGLE: []}, []
@@ -165,7 +168,7 @@ def _files(directory: Path) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _compare(config: DecoderConfig, located: dict[str, Any]) -> list[str]:
-    """Missing, unexpected, misshapen and non-float tensors, in order of name."""
+    """Lists missing, unexpected, misshapen and non-float tensors, each kind in order of name."""
     wanted = tensor_shapes(config)
     problems = [f"{name} is missing" for name in sorted(wanted.keys() - located.keys())]
     problems += [f"{name} is unexpected" for name in _unexpected(config, located.keys() - wanted.keys())]
@@ -180,6 +183,7 @@ def _compare(config: DecoderConfig, located: dict[str, Any]) -> list[str]:
 
 
 def _unexpected(config: DecoderConfig, names: Iterable[str]) -> list[str]:
-    """Old checkpoints carry rope tables, and tied ones sometimes a copy of the embedding: both change nothing."""
+    """Names that are really unexpected. Old checkpoints carry rope tables, and tied ones sometimes a copy of the
+    embedding; neither changes the computation."""
     tied = {"lm_head.weight"} if config.tied else set()
     return sorted(name for name in names if not name.endswith("rotary_emb.inv_freq") and name not in tied)

@@ -5,7 +5,7 @@ from faults.points import Point, Severity
 
 
 class ShardUnreadable(OSError):
-    """A file of weights gave no bytes."""
+    """A weights file can't be read."""
 
 
 WEIGHTS_READ = Point(

@@ -1,11 +1,11 @@
-"""The canaries' reference: greedy tokens of a model in exact mode, one request at a time.
+"""Computes the correct replies of canaries: greedy tokens of a model in batch-invariant mode, one request at a time.
 
     python -m runtime.models.reference --model DIR < prompts.json > replies.json
 
     in     {"prompts": [{"id": "c0", "text": "..." | "tokens": [...], "max_tokens": 32, "ignore_eos": false}]}
     out    {"weights_digest": "...", "replies": [{"id", "tokens", "names", "text", "logprobs", "margins"}]}
 
-`margins` are best logit minus second best: how much noise each choice stands.
+`margins` are the best logit minus the second best of each choice: more noise than that changes the choice.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _BLOCK_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """One greedy answer; the three lists are as long as each other."""
+    """One greedy reply; the three lists have equal lengths."""
 
     tokens: list[int]
     logprobs: list[float]
@@ -42,17 +42,18 @@ class Continuation:
 
 
 class Reference:
-    """A model alone in its own KV. Its results do not depend on order, batch or chunks."""
+    """A model with KV of its own. Its results do not depend on order, batch or chunks. Raises ModelRefused."""
 
     def __init__(self, directory: Path) -> None:
         config = read_config(directory)
         self._context_max = config.context_max
         blocks = -(-config.context_max // _BLOCK_TOKENS)
-        decoder = Decoder(config, load_weights(directory, config), exact_mode=True)
+        decoder = Decoder(config, load_weights(directory, config), batch_invariant=True)
         self._model = ModelRunner(decoder, PagedKv(config, blocks, _BLOCK_TOKENS))
 
     def greedy(self, prompt: Sequence[int], tokens_max: int, stops: frozenset[int] = frozenset()) -> Continuation:
-        """At most `tokens_max` tokens; a stop token is the last. Raises ValueError when the context is too short."""
+        """Generates at most `tokens_max` tokens, and ends behind a stop token. Raises ValueError when the prompt is
+        empty or the context too short."""
         if not prompt or len(prompt) + tokens_max > self._context_max:
             raise ValueError(
                 f"a prompt of {len(prompt)} tokens and {tokens_max} more; at least 1 and together at most "
@@ -72,7 +73,7 @@ class Reference:
 
 
 def _alone(tokens: Sequence[int], done: int) -> Work:
-    """`tokens` after `done` others of the only request, in blocks 0, 1, 2, ..."""
+    """Work for `tokens` that follow `done` other tokens of the only request, in blocks 0, 1, 2, ..."""
     end = done + len(tokens)
     positions = np.arange(done, end)
     return Work(
@@ -91,7 +92,7 @@ def _alone(tokens: Sequence[int], done: int) -> Work:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read prompts from stdin, write replies to stdout."""
+    """Reads prompts from stdin and writes replies to stdout. Raises ModelRefused."""
     parser = argparse.ArgumentParser(prog="python -m runtime.models.reference", description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, help="Hugging Face directory; the embedded default when left out")
     parser.add_argument("--threads", type=int, default=1)

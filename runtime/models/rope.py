@@ -11,15 +11,15 @@ from torch import Tensor
 from runtime.models.config import DecoderConfig
 
 
-def rotate(heads: Tensor, cosine: Tensor, sine: Tensor, swapped: Tensor, turned: Tensor) -> None:
-    """Turn `heads` [tokens, heads, head_dim] by the angles of `tables`, rows picked by position: [tokens, 1, head_dim].
+def rotate(heads: Tensor, cosine: Tensor, sine: Tensor, halves_swapped: Tensor, rotated: Tensor) -> None:
+    """Rotates `heads` [tokens, heads, head_dim] into `rotated`, which has the same shape.
 
-    `sine` carries the minus sign of the first half, so one swap of halves is all the shuffling there is. `swapped` is
-    scratch of the shape of `heads`; the answer is in `turned`.
+    `cosine` and `sine` are the rows of `tables` for the tokens' positions, [tokens, 1, head_dim]. `sine` carries the
+    minus sign of the first half, so one swap of halves is enough. `halves_swapped` is scratch of the shape of `heads`.
     """
     half = heads.shape[2] // 2
-    torch.cat((heads[..., half:], heads[..., :half]), 2, out=swapped)
-    torch.mul(heads, cosine, out=turned).addcmul_(swapped, sine)
+    torch.cat((heads[..., half:], heads[..., :half]), 2, out=halves_swapped)
+    torch.mul(heads, cosine, out=rotated).addcmul_(halves_swapped, sine)
 
 
 def tables(config: DecoderConfig, positions: int) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,8 @@ def inverse_frequencies(config: DecoderConfig) -> Tensor:
 
 
 def _llama3(config: DecoderConfig, inverse: Tensor) -> Tensor:
-    """Llama 3.1's rule: long waves are stretched by `factor`, short ones kept, between them a straight blend."""
+    """Scales by Llama 3.1's rule: long waves are stretched by `factor`, short ones are kept, and frequencies between
+    them are interpolated linearly."""
     rope = config.rope
     waves = 2 * math.pi / inverse
     share = (rope.original_context / waves - rope.low_frequency_factor) / (

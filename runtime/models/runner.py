@@ -1,4 +1,4 @@
-"""A model as a device runs it, one step in three parts, with the contract held at each boundary (contract/step.py).
+"""Runs the steps of a model in three parts, and checks the contract at each boundary (contract/step.py).
 
 Work --prepare--> index tensors and masks --forward--> logits [samples, vocabulary] --sample--> one token a row
 """
@@ -24,7 +24,7 @@ from runtime.models.sampler import choose, describe
 
 
 class ModelRunner:
-    """Runs one launch at a time, from one thread. Without `env` no fault can be armed and nobody reads the marks."""
+    """Runs one launch at a time, from one thread. Without `env` no fault can be armed and counters are not read."""
 
     def __init__(self, decoder: Decoder, kv: PagedKv, env: Env | None = None, key: ContractKey | None = None) -> None:
         self.decoder = decoder
@@ -32,32 +32,35 @@ class ModelRunner:
         self._env = env or Env.quiet()
         self.contract = StepContract(self._env, TorchTensors(), _shape(decoder, kv), key)
         self.unowned_bytes = {"prefill": 0, "decode": 0}
-        """The most that torch allocated by itself in a launch of this phase, of those that were weighed: the first with
-        twice as many rows as any before, since to weigh one takes about 8 ms."""
+        """Phase -> the most bytes that torch allocated by itself in a measured launch. A launch is measured when it is
+        the first with its power of two of rows, since measuring takes about 8 ms."""
         self.conversions = {"prefill": 0, "decode": 0}
-        """The most layout conversions in a launch of this phase, of those that were weighed."""
-        self._weighed: set[tuple[bool, int]] = set()
+        """Phase -> the most layout conversions in a measured launch."""
+        self._measured: set[tuple[bool, int]] = set()
 
     @torch.inference_mode()
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Compute `work`, write its K and V, and draw one token for each row that asks for one.
+        """Computes `work`, writes its K and V, and samples one token for each row that asks for one.
 
         Raises OutOfMemory when the pools have no room for its activations, and ContractViolation when a tensor of the
         step breaks its contract twice.
         """
-        return self.contract.attempt(work, lambda: self._weigh(work))
+        return self.contract.attempt(work, lambda: self._measured_step(work))
 
     @torch.inference_mode()
     def logits(self, work: Work) -> tuple[tuple[int, ...], Tensor]:
-        """The rows that are sampled, and a copy of their logits; K and V are written as in `run`."""
+        """The rows that are sampled and a copy of their logits [samples, vocabulary]. K and V are written as in `run`.
+
+        Raises OutOfMemory and ContractViolation.
+        """
         inputs = self.prepare(work)
         with self._forward(work, inputs) as logits:
             return inputs.sampled_rows, logits.clone()
 
     def prepare(self, work: Work) -> StepInputs:
-        """The tensors that the decoder reads of `work`, each held against its contract."""
+        """The tensors that the decoder reads for `work`. Raises ContractViolation when one breaks its contract."""
         self.contract.check_tables(work)
-        inputs = prepare(work, self.kv, self.decoder.exact_mode)
+        inputs = prepare(work, self.kv, self.decoder.batch_invariant)
         made = inputs.tokens, inputs.positions, inputs.slots, inputs.last_tokens
         held = self.contract.cross(INPUTS, made)
         decode = self._held_decode(inputs.decode) if inputs.decode is not None else None
@@ -79,7 +82,7 @@ class ModelRunner:
 
     @contextmanager
     def _forward(self, work: Work, inputs: StepInputs) -> Iterator[Tensor]:
-        """Logits in the step's own bytes, which are gone behind the `with`."""
+        """Computes the logits. They lie in the workspace of the step and are valid inside of the `with` only."""
         space = self.decoder.space
         try:
             buffers = space.begin(work.step, len(inputs.tokens), len(inputs.last_tokens))
@@ -105,18 +108,18 @@ class ModelRunner:
         with self._forward(work, inputs) as logits:
             return self._sample(work, inputs, logits)
 
-    def _weigh(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Run a step, and where the shape of its batch is new, count what torch does that nobody asked for."""
+    def _measured_step(self, work: Work) -> tuple[Sampled | None, ...]:
+        """Runs a step. When its power of two of rows is new, counts torch's own allocations and layout conversions."""
         prefill = work.tokens > work.rows
         about = (prefill, work.rows.bit_length())
-        if about in self._weighed or self._env.faults.armed:  # what a fault does is not the model's
+        if about in self._measured or self._env.faults.armed:  # a fault's allocations are not the model's
             return self._step(work)
         with AllocationTracker() as unowned, Conversions() as conversions:
             drawn = self._step(work)
         phase = "prefill" if prefill else "decode"
         self.unowned_bytes[phase] = max(self.unowned_bytes[phase], unowned.bytes)
         self.conversions[phase] = max(self.conversions[phase], conversions.total)
-        self._weighed.add(about)
+        self._measured.add(about)
         return drawn
 
 

@@ -1,4 +1,4 @@
-"""From logits to tokens: greedy, temperature, top-p. A draw is a function of (request seed, position) only."""
+"""Samples tokens from logits: greedy, temperature, top-p. A draw depends on the request's seed and position only."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from runtime.core.work import Sampled, Sampling
 
 
 def choose(logits: Tensor, samplings: Sequence[Sampling], positions: Sequence[int]) -> Tensor:
-    """One token id a row, int64. `logits` are [rows, vocabulary], `positions` those of the tokens being drawn."""
+    """One token id for each row, [rows] int64. `logits` are [rows, vocabulary]; `positions` are those of the new
+    tokens."""
     chosen = logits.argmax(1)
     for row, (sampling, position) in enumerate(zip(samplings, positions, strict=True)):
         if sampling.temperature > 0:
@@ -19,7 +20,7 @@ def choose(logits: Tensor, samplings: Sequence[Sampling], positions: Sequence[in
 
 
 def describe(chosen: Tensor, logits: Tensor, samplings: Sequence[Sampling]) -> list[Sampled]:
-    """The chosen tokens with what each client asked to see; log probabilities are raw, at temperature 1."""
+    """The chosen tokens with the log probabilities that each client asked for, at temperature 1."""
     tokens = chosen.tolist()
     drawn: list[Sampled] = [Sampled(token) for token in tokens]
     asked = [row for row, sampling in enumerate(samplings) if sampling.logprobs is not None]
@@ -30,19 +31,19 @@ def describe(chosen: Tensor, logits: Tensor, samplings: Sequence[Sampling]) -> l
 
 
 def margins(logits: Tensor) -> list[float]:
-    """Best logit minus second best, a row: how much noise a greedy choice stands."""
+    """The best logit minus the second best of each row: more noise than that changes a greedy choice."""
     best = logits.topk(2, 1).values
     return (best[:, 0] - best[:, 1]).tolist()
 
 
 def uniform(seed: int, position: int) -> float:
-    """The draw in [0, 1) that belongs to this position of the request with this seed, in any batch and any process."""
+    """The random number in [0, 1) of this seed and position; it is equal in any batch and any process."""
     digest = hashlib.blake2b(f"{seed}/{position}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 11) / (1 << 53)
 
 
 def _draw(logits: Tensor, sampling: Sampling, position: int) -> int:
-    """Invert the cumulative distribution at `uniform`; in float64, since 150,000 small shares are summed."""
+    """Inverts the cumulative distribution at `uniform`; in float64, since 150,000 small shares are summed."""
     shares = torch.softmax(logits.double() / sampling.temperature, 0)
     order = None
     if sampling.top_p < 1:

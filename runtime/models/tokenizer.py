@@ -1,4 +1,4 @@
-"""Text to token ids and back: `tokenizer.json` where there is one, bytes where there is none.
+"""Converts text to token ids and back, by `tokenizer.json` where there is one, else one token for each byte.
 
 Decoding a list of ids never fails: bytes that are no UTF-8 (yet) become U+FFFD, so the server can tell by the end of a
 text whether a character is still on its way.
@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a plain prompt, with whatever the model wants in front of it."""
+        """Ids of a plain prompt, with the special tokens that the model expects in front."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -40,7 +40,10 @@ class Tokenizer(Protocol):
         ...
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Ids of a conversation (`role`, `content`) that ends where the assistant shall speak."""
+        """Ids of a conversation of messages (`role`, `content`), up to where the assistant's reply begins.
+
+        Raises InvalidRequest when the chat template refuses the conversation.
+        """
         ...
 
 
@@ -64,14 +67,14 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 class ByteTokenizer:
-    """One token a byte, one token in front of a prompt; ids above EOS have no text."""
+    """One token for each byte, and BOS in front of a prompt; ids above EOS have no text."""
 
     def __init__(self, vocab_size: int, stop_tokens: frozenset[int] = frozenset([EOS])) -> None:
         self.vocab_size = vocab_size
         self.stop_tokens = stop_tokens
 
     def encode(self, text: str) -> list[int]:
-        """BOS and the text's UTF-8."""
+        """BOS and the bytes of the text in UTF-8."""
         return [BOS, *text.encode("utf-8", "surrogatepass")]
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -84,7 +87,7 @@ class ByteTokenizer:
 
 
 class FileTokenizer:
-    """A `tokenizer.json`, with the chat template beside it or the plain one."""
+    """The tokenizer of a `tokenizer.json`, with the model's chat template or the plain one."""
 
     def __init__(
         self, tokenizer: RustTokenizer, vocab_size: int, stop_tokens: frozenset[int], template: Template | None
@@ -110,7 +113,7 @@ class FileTokenizer:
 
 
 def _generation_stops(directory: Path) -> frozenset[int]:
-    """Chat models often name the token that ends a turn only in generation_config.json."""
+    """Stop tokens in generation_config.json: chat models often name the token that ends a turn only there."""
     try:
         named = json.loads((directory / "generation_config.json").read_text(encoding="utf-8")).get("eos_token_id")
     except (FileNotFoundError, ValueError, AttributeError):

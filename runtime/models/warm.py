@@ -1,6 +1,6 @@
-"""The first launches of a process pay for threads, code paths and scratch memory; no request should.
+"""Runs warm-up launches: the first launches of a process pay for threads, code paths and scratch memory.
 
-On a busy two-core machine the very first request took 1.7 s and, with a deadline of 2 s, sometimes ended as 504.
+Without them the first request took 1.7 s on a busy two-core machine, and with a deadline of 2 s sometimes got a 504.
 """
 
 from contextlib import suppress
@@ -19,14 +19,14 @@ class Runs(Protocol):
     """A model that can run a launch."""
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Compute and sample."""
+        """Computes `work` and samples one token for each row that asks for one."""
         ...
 
 
 def warm_up(model: Runs, dummy_block: int, block_tokens: int) -> None:
-    """Run a prompt and a few decode batches whose KV all goes to the block that belongs to nobody.
+    """Runs a prompt and a few decode batches whose KV all goes to the dummy block.
 
-    A launch that an armed fault fails is left at that: nobody waits for it.
+    A launch that an armed fault fails is not repeated.
     """
     for lengths, start in (([PROMPT_TOKENS], 0), *(([1] * rows, PROMPT_TOKENS) for rows in ROWS)):
         with suppress(RuntimeFailure):
@@ -34,7 +34,7 @@ def warm_up(model: Runs, dummy_block: int, block_tokens: int) -> None:
 
 
 def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -> Work:
-    """Rows of new tokens from position `start` on; every block of every table is the dummy."""
+    """Work for rows of `lengths` new tokens from position `start` on; every block of every table is the dummy."""
     row_starts = np.cumsum([0, *lengths])
     positions = np.concatenate([np.arange(start, start + length) for length in lengths])
     tables = tuple([dummy_block] * -(-(start + length) // block_tokens) for length in lengths)

@@ -1,6 +1,6 @@
-"""A decoder's weights: which tensors a checkpoint must hold, and the fused form that a step reads.
+"""A decoder's weights: the tensors that a checkpoint must hold, and the fused form that a step reads.
 
-q, k and v are one matrix, and so are gate and up: a decode step of a small model is bound by the number of calls.
+q, k and v are one matrix, and so are gate and up: the number of calls limits a decode step of a small model.
 """
 
 import math
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One block. Matrices are [out, in]."""
+    """The weights of one transformer block. Matrices are [out, in]."""
 
     input_norm: Tensor
     qkv: Tensor
@@ -34,7 +34,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All of a decoder; `head` is `embedding` itself when they are tied."""
+    """All weights of a decoder; `head` is `embedding` itself when they are tied."""
 
     embedding: Tensor
     layers: tuple[Layer, ...]
@@ -43,23 +43,23 @@ class Weights:
 
 
 def blank(config: DecoderConfig, make: Callable[[Shape], Tensor]) -> tuple[Weights, dict[str, Tensor]]:
-    """Weights in tensors that `make` made, and the place of each tensor of a checkpoint in them, to be filled."""
-    shapes, homes = tensor_shapes(config), dict[str, Tensor]()
+    """Weights in new tensors of `make`, and by name the views in them that each tensor of a checkpoint must fill."""
+    shapes, targets = tensor_shapes(config), dict[str, Tensor]()
 
     def join(*names: str) -> Tensor:
         rows = [shapes[name][0] for name in names]
         whole = make((sum(rows), *shapes[names[0]][1:]))
-        homes.update(zip(names, torch.split(whole, rows), strict=True))
+        targets.update(zip(names, torch.split(whole, rows), strict=True))
         return whole
 
     embedding = join("model.embed_tokens.weight")
     layers = tuple(_layer(config, f"model.layers.{index}.", join) for index in range(config.layers))
     head = embedding if config.tied else join("lm_head.weight")
-    return Weights(embedding, layers, join("model.norm.weight"), head), homes
+    return Weights(embedding, layers, join("model.norm.weight"), head), targets
 
 
 def weights_bytes(config: DecoderConfig, item_bytes: int = 4) -> int:
-    """What all of them take, each piece rounded up as a pool does."""
+    """Bytes that all weights take in a pool, each tensor rounded up as the pool does."""
     return sum(aligned(math.prod(shape) * item_bytes, GRANULE) for shape in tensor_shapes(config).values())
 
 
@@ -82,7 +82,7 @@ def _layer(config: DecoderConfig, prefix: str, join: Callable[..., Tensor]) -> L
 
 
 def tensor_shapes(config: DecoderConfig) -> dict[str, Shape]:
-    """Every tensor of a checkpoint by its Hugging Face name."""
+    """The shape of every tensor of a checkpoint, by its Hugging Face name."""
     shapes: dict[str, Shape] = {
         "model.embed_tokens.weight": (config.vocabulary, config.hidden),
         "model.norm.weight": (config.hidden,),

@@ -107,8 +107,8 @@ def test_its_bytes_are_those_of_the_embedded_model():
 
     config = read_config(default_model())
     assert Ration().layers == config.layers
-    for tokens, picked in ((1, 1), (16, 3), (100, 40)):
-        assert Ration().spans(tokens, picked) == sizes_of(parts_of(config), tokens, picked)
+    for tokens, sampled in ((1, 1), (16, 3), (100, 40)):
+        assert Ration().spans(tokens, sampled) == sizes_of(parts_of(config), tokens, sampled)
 
 
 @settings(max_examples=50, deadline=None)

@@ -102,7 +102,7 @@ def budget(rows: Sequence[tuple[int, int]], layers: int, by_page: bool) -> dict[
 )
 def test_a_whole_step_stays_within_its_budget(rows: list[tuple[int, int]], by_page: bool, exact: bool) -> None:
     config = read_config(default_model())
-    decoder = Decoder(config, load_weights(default_model(), config), exact_mode=exact)
+    decoder = Decoder(config, load_weights(default_model(), config), batch_invariant=exact)
     model = ModelRunner(decoder, PagedKv(config, 96, 16))
     work = launch(rows)
     if not by_page:  # blocks far apart

@@ -53,24 +53,24 @@ class Bench:
 def own(at: Buffers) -> list[torch.Tensor]:
     """Those that share no bytes."""
     norms = (*(getattr(norm, name) for norm in (at.norm, at.last_norm) for name in ("normed", "squares", "factors")),)
-    names = "hidden cosine sine fused turned swapped head_factors staged attended gate_up spread last logits".split()
-    return [*norms, *(getattr(at, name) for name in names)]
+    names = "hidden cosine sine fused rotated halves_swapped head_factors staged attended gate_up spread last logits"
+    return [*norms, *(getattr(at, name) for name in names.split())]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 70), st.integers(0, 40)), min_size=1, max_size=6))
 def test_buffers_of_a_step_are_dense_aligned_and_share_nothing(shapes: list[tuple[int, int]]):
     bench = Bench()
-    for number, (tokens, picked) in enumerate(shapes):
-        at = bench.space.begin(number, tokens, picked)
+    for number, (tokens, sampled) in enumerate(shapes):
+        at = bench.space.begin(number, tokens, sampled)
         tensors = own(at)
         for value, tensor in enumerate(tensors):
             assert tensor.is_contiguous() and tensor.data_ptr() % 64 == 0
-            assert tensor.shape[0] in (tokens, picked)
+            assert tensor.shape[0] in (tokens, sampled)
             tensor.fill_(value)
         for value, tensor in enumerate(tensors):
             assert tensor.eq(value).all(), "somebody else writes here"
-        assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(CONFIG, tokens, picked) <= MIB
+        assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(CONFIG, tokens, sampled) <= MIB
         bench.space.end()
         assert not bench.space.held()
     usage = bench.space.pools.usage(PoolKind.ACTIVATION)
@@ -80,9 +80,9 @@ def test_buffers_of_a_step_are_dense_aligned_and_share_nothing(shapes: list[tupl
 def test_views_share_the_bytes_that_they_are_views_of():
     at = Bench().space.begin(0, 3, 2)
     at.fused.copy_(torch.arange(3 * 80).view(3, 80))
-    assert torch.equal(torch.cat((at.turning, at.values), 1).view(3, 80), at.fused)
-    at.turned.copy_(torch.arange(3 * 64).view(3, 8, 8))
-    assert torch.equal(torch.cat((at.queries, at.keys), 1), at.turned)
+    assert torch.equal(torch.cat((at.unrotated, at.values), 1).view(3, 80), at.fused)
+    at.rotated.copy_(torch.arange(3 * 64).view(3, 8, 8))
+    assert torch.equal(torch.cat((at.queries, at.keys), 1), at.rotated)
     at.gate_up.copy_(torch.arange(3 * 64).view(3, 64))
     assert torch.equal(torch.cat((at.gate, at.up), 1), at.gate_up)
 
@@ -162,7 +162,7 @@ def test_tokens_do_not_depend_on_what_the_pools_hold(exact: bool):
     weights = load_weights(directory, config)
     answers = []
     for space in (alone(config), Bench(config, 8 * MIB).space):
-        model = ModelRunner(Decoder(config, weights, exact_mode=exact, space=space), PagedKv(config, 16, 16))
+        model = ModelRunner(Decoder(config, weights, batch_invariant=exact, space=space), PagedKv(config, 16, 16))
         driver = Driver(model)
         courses = [generate(driver, [5, 6, 7] * 9, 12, chunk=10), generate(driver, [9] * 20, 5)]
         answers.append([course.tokens for course in courses])

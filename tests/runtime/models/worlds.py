@@ -45,7 +45,7 @@ def random_model(architecture: str, seed: int = 0, **sizes: Any) -> Any:
 
 def open_paged(directory: Path, *, blocks: int = 64, block_tokens: int = 16, exact: bool = False) -> ModelRunner:
     config = read_config(directory)
-    decoder = Decoder(config, load_weights(directory, config), exact_mode=exact)
+    decoder = Decoder(config, load_weights(directory, config), batch_invariant=exact)
     return ModelRunner(decoder, PagedKv(config, blocks, block_tokens))
 
 
