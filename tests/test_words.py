@@ -26,7 +26,6 @@ TO_DO = (
     "runtime/guard",
     "runtime/memory",
     "runtime/models",
-    "runtime/scheduling",
     "runtime/server",
 )
 """Folders and files whose words are still to be replaced. Only ever shorten this list."""

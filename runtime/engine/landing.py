@@ -27,7 +27,7 @@ class Landing:
     def land(self, batch: Batch, result: StepResult, took_ns: int) -> None:
         """`batch` gave `result` after `took_ns`."""
         self.refuse_corrupt(result.breaches)
-        self._requests.scheduler.learn(batch, took_ns)
+        self._requests.scheduler.record_duration(batch, took_ns)
         for row, sampled in zip(batch.rows, result.sampled, strict=True):
             if row.request.state is not RequestState.ENDED:
                 self._advance(row.request, row.tokens, sampled)

@@ -84,7 +84,7 @@ def precompute(batch: Batch, step: int, ends_ns: Sequence[int], model: HashModel
         return None
     states, drawn = found
     fed = np.concatenate([last[:, None], drawn[:, :-1]], axis=1)
-    lines = [one.line for one in rows]
-    flush_hashes(lines)
-    prefix_hashes = tuple([line.prefix_hash for line in lines])
+    tags = [one.tags for one in rows]
+    flush_hashes(tags)
+    prefix_hashes = tuple([one.prefix_hash for one in tags])
     return StepRun(batch, rows, step, ends_ns, starts, fed, drawn, states, prefix_hashes)

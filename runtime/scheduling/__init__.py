@@ -1,1 +1,1 @@
-"""Fills the device: the life of a request, and what runs in the next step."""
+"""The scheduler: states of requests, queues, preemption, and the batches of the next step."""

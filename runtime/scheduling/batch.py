@@ -1,4 +1,4 @@
-"""From a plan to plain work: which requests run, how many tokens of each, and where their KV goes."""
+"""Batches of a plan, and their conversion to the arrays of a launch (`Work`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from runtime.scheduling.request import Request
 
 
 class Row(NamedTuple):
-    """`tokens` more of `request`, from where it has come to."""
+    """A row of a batch: the next `tokens` tokens of `request` that are not computed yet."""
 
     request: Request
     tokens: int
 
     @property
     def samples(self) -> bool:
-        """Whether this launch reaches the request's last token, so that the next one is drawn."""
+        """True when the row ends with the request's last token, so that the launch samples the next one."""
         return self.tokens == self.request.remaining
 
 
@@ -33,12 +33,12 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """New tokens of all rows."""
+        """Number of new tokens in all rows."""
         return sum([tokens for _, tokens in self.rows])
 
 
 def by_model(rows: Sequence[Row]) -> tuple[Batch, ...]:
-    """One batch for each model, in order of its first row."""
+    """Split rows into one batch per model. Batches are in order of their first rows."""
     models: dict[str, list[Row]] = {}
     for row in rows:
         models.setdefault(row.request.submit.model_key, []).append(row)
@@ -47,17 +47,19 @@ def by_model(rows: Sequence[Row]) -> tuple[Batch, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A batch made concrete: the work, what it reads as its requests claim it, and the blocks that it writes."""
+    """The launch of a batch."""
 
     work: Work
     reads: tuple[Claim, ...]
+    """[rows]: the tags that each request expects in its KV."""
     writes: tuple[int, ...]
+    """Ids of the blocks that the launch writes."""
 
 
 def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> Bound:
-    """Lay a batch out flat. Block tables are cut to the context, so nothing past it can be read.
+    """Convert a batch to the arrays of a launch. Block tables end with the context, so no slot past it can be read.
 
-    `deep`: every slot that the batch reads is to be compared, and not only the sums that are kept of them.
+    `deep`: the device compares every slot that the batch reads, not only the cached sums of the blocks.
     """
     rows = batch.rows
     requests = [row.request for row in rows]
@@ -73,7 +75,7 @@ def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> B
         positions = first
     else:
         positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
-    flush_hashes([request.line for request in requests])
+    flush_hashes([request.tags for request in requests])
     tables, reads = _claims(requests, (-(-context // block_tokens)).tolist(), deep)
     writes, slots = slots_of(tables, starts, positions, lengths, block_tokens)
     work = Work(
@@ -87,14 +89,14 @@ def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> B
         context_lens=context,
         block_tables=tables,
         sampling=tuple([row.request.submit.sampling if row.samples else None for row in rows]),
-        prefix_hashes=tuple([request.line.prefix_hash for request in requests]),
+        prefix_hashes=tuple([request.tags.prefix_hash for request in requests]),
     )
     return Bound(work, reads, writes)
 
 
 def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...]:
-    """Hold every slot of what `requests` have computed against their own tokens, now and not at their next launch."""
-    flush_hashes([request.line for request in requests])
+    """Compare every computed slot of `requests` with their own tokens now, without a launch. Return the breaches."""
+    flush_hashes([request.tags for request in requests])
     doubtful = [request for request in requests if not _is_sound(plane, request)]
     if not doubtful:
         return ()
@@ -103,24 +105,25 @@ def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...
 
 
 def _is_sound(plane: TagPlane, request: Request) -> bool:
-    """Whether each slot of its blocks is as claimed, or empty. Where not, `compare` says what is wrong, if anything."""
-    sums = request.line.claimed()
-    blocks, generations = request.line.held(request.blocks, request.generations)[:, : len(sums)]
+    """Return True when each slot of the request's blocks is as claimed, or empty. False is only a suspicion: `compare`
+    decides."""
+    sums = request.tags.claimed()
+    blocks, generations = request.tags.held(request.blocks, request.generations)[:, : len(sums)]
     return plane.holds(blocks, generations, sums) and plane.holds_deep(blocks, sums)
 
 
 def _claims(
     requests: Sequence[Request], ends: Sequence[int], deep: bool
 ) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
-    """The block tables of `requests`, of so many blocks each, and what their own tokens say that their KV holds."""
+    """Return the block tables of `requests`, cut to `ends` blocks each, and the claims on their KV."""
     tables, claims = [], []
     for request, end in zip(requests, ends, strict=True):
-        line, blocks = request.line, request.blocks
-        held = line.held(blocks, request.generations)
+        tags, blocks = request.tags, request.blocks
+        held = tags.held(blocks, request.generations)
         table = Table(blocks[:end])
         table.array = held[0]
         tables.append(table)
-        claims.append(Claim(request.id, held[1], line.sums, line.tokens, deep or request.needs_full_check))
+        claims.append(Claim(request.id, held[1], tags.sums, tags.tokens, deep or request.needs_full_check))
     return tuple(tables), tuple(claims)
 
 
@@ -131,7 +134,7 @@ def slots_of(
     lengths: Sequence[int],
     block_tokens: int,
 ) -> tuple[tuple[int, ...], Ints]:
-    """The KV slot of each new token, and the blocks they fall into."""
+    """Return the blocks that the new tokens fall into, and the KV slot of each new token ([tokens])."""
     if len(lengths) == len(positions):  # decode: the new token is in each table's last block, since tables are cut
         blocks = [table[-1] for table in tables]
         return tuple(blocks), np.asarray(blocks) * block_tokens + positions % block_tokens

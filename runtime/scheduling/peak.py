@@ -1,25 +1,26 @@
-"""The most KV blocks that a set of requests will hold at once, if each goes on as long as it is expected to.
+"""The peak of KV blocks that a set of requests holds at once, if each generates as many tokens as expected.
 
-    tokens |        /|  longest answer last: when it ends, the others have ended before
+    tokens |        /|  the longest answer ends last: the others have ended before
            |   /|  / |
            |  / | /  |
            '----------- steps
 
-Each request grows by a token a step until it ends, so the sum is largest just before one of them does. Ordered by what
-is still to come, longest first, the i-th's end sees the first i alive. (LightLLM's admission; runtime.md 2.35.)
+Each request grows by one token a step until it ends, so the sum is largest just before an end. When requests are sorted
+by tokens to come, most first, exactly the first i of them are running when the i-th ends. LightLLM admits requests by
+this rule.
 """
 
 from collections.abc import Iterable
 
 
-def peak_blocks(lives: Iterable[tuple[int, int]], block_tokens: int) -> int:
-    """`lives`: (tokens now, tokens still to come) of each. Rounds each request up to whole blocks."""
+def peak_blocks(growth: Iterable[tuple[int, int]], block_tokens: int) -> int:
+    """Return the peak in blocks. `growth`: (tokens now, tokens to come) per request; each is rounded up to blocks."""
     peak = held = 0
-    for alive, (now, to_come) in enumerate(sorted(lives, key=_longest_first), 1):
+    for alive, (now, to_come) in enumerate(sorted(growth, key=_by_tokens_to_come), 1):
         held += now
         peak = max(peak, (held + alive * to_come) // block_tokens + alive)
     return peak
 
 
-def _longest_first(life: tuple[int, int]) -> int:
-    return -life[1]
+def _by_tokens_to_come(entry: tuple[int, int]) -> int:
+    return -entry[1]

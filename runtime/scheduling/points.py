@@ -1,6 +1,6 @@
 """Fault points of the scheduler.
 
-plan() --before--> is anybody to go? --in_flight--> the one who goes is chosen --> swap, recompute or fail
+plan() --before--> select a victim, if one is needed --in_flight--> swap, recompute or fail
 """
 
 from faults.actions import fail
@@ -20,8 +20,8 @@ SCHED_PREEMPT = Point(
     name="sched.preempt",
     layer="scheduling",
     breaks=(
-        "the last in rank is preempted though there is room (force), or who is preempted anyway ends with 429 instead "
-        "of coming back (fail, in_flight); tokens of all others, and of those who come back, stay as they are"
+        "the last request in rank is preempted although no blocks are needed (force), or a preempted request ends with "
+        "429 instead of resuming (fail, in_flight); tokens of other and of resumed requests stay as they are"
     ),
     actions=(
         Action("force", Kind.LIE, symptom="mark:kv.preempt"),

@@ -1,10 +1,11 @@
-"""Preemption: who runs gives its blocks to others and comes back in its old place, the cheapest way.
+"""Preemption: a running request gives up its blocks, returns to its place in the queue, and resumes the cheapest way.
 
-    swap        its KV goes to the host and comes back        2 x blocks x what a block's copy costs here
-    recompute   its KV is thrown away and computed again      tokens x what a prompt's token costs here
-    fail        it could not be back before its deadline      429 now, rather than 504 later
+    mode        KV of the request                             cost (ns)
+    swap        is copied to the host and back                2 x blocks x measured time to copy a block
+    recompute   is discarded and computed again               tokens x measured time to compute a prompt token
+    fail        is discarded                                  429 now, when it can't resume before its deadline
 
-A swap that is refused, or whose copy fails on either way, becomes a recompute: it costs time and never an answer.
+A swap that is refused, or whose copy fails in either direction, becomes a recompute: no request ends because of it.
 """
 
 from collections.abc import Callable
@@ -23,11 +24,11 @@ from runtime.scheduling.rates import Rates
 from runtime.scheduling.request import Request, RequestState
 
 Refuse = Callable[[Request, RuntimeFailure], None]
-"""End this request now, with this failure."""
+"""Ends a request now with a failure."""
 
 
 class Mode(StrEnum):
-    """What becomes of who is preempted; AUTO is the cheapest."""
+    """The way in which preempted requests resume; AUTO selects the cheapest for each."""
 
     AUTO = "auto"
     SWAP = "swap"
@@ -36,14 +37,14 @@ class Mode(StrEnum):
 
 
 class Preemption:
-    """Of one scheduler. `swap` None: no room on the host, so SWAP and AUTO recompute."""
+    """Preempts and resumes the requests of one scheduler. Without `swap` (None), SWAP and AUTO recompute."""
 
     def __init__(
         self, env: Env, pool: PagedPool, queues: Queues, swap: SwapSpace | None, mode: Mode, refuse: Refuse
     ) -> None:
         self.rates = Rates()
         self.copies: dict[Ticket, Request] = {}
-        """In flight, whichever way."""
+        """Copies in flight, in both directions."""
         self._env = env
         self._pool = pool
         self._queues = queues
@@ -53,20 +54,21 @@ class Preemption:
 
     @property
     def swapped(self) -> int:
-        """Of those that wait: with their KV on the host."""
+        """Number of waiting requests whose KV is on the host."""
         if self._swap is None or not self._swap.count:
             return 0
         return sum(one.swapped is not None for one in self._queues.waiting)
 
     def forced(self, last: Request) -> bool:
-        """Whether a fault wants `last` preempted now."""
+        """Return whether a fault forces the preemption of `last`, the last running request in rank."""
         faults = self._env.faults
         if not faults.armed:
             return False
         return last.owner.fire(SCHED_PREEMPT, faults) is not None
 
     def preempt(self, victim: Request) -> None:
-        """Its blocks go back, now or when their copy is done, and it to its place in the queue, or to its end."""
+        """Preempt the running `victim`. Its blocks are released now, or once their copy is done. The request returns to
+        its place in the queue, or ends with Preempted."""
         env = self._env
         env.counters.hit("kv.preempt")
         env.ledger.note(victim.id, env.clock.now_ns(), f"preempted at {victim.computed} tokens")
@@ -77,13 +79,15 @@ class Preemption:
             self._refuse(victim, failure)
             return
         if mode is Mode.SWAP and victim.computed and self._swap_out(victim):
-            self._queues.back(victim)
+            self._queues.requeue(victim)
         else:
             self._start_over(victim)
 
     def swap_in(self, request: Request) -> bool:
-        """Take blocks for the KV of the swapped `request`, which is waiting, and begin to copy it into them. False when
-        it has to wait for more room, or to begin anew. Raises OutOfBlocks."""
+        """Take blocks for the waiting, swapped `request` and start to copy its KV into them.
+
+        Return False when the copy is refused: the request then recomputes its KV. Raises OutOfBlocks.
+        """
         swapped = request.swapped
         assert swapped is not None and self._swap is not None
         blocks, generations = self._pool.take(request.owner, swapped.blocks)
@@ -92,7 +96,7 @@ class Preemption:
         except SwapRefused as refusal:
             self._pool.release(request.owner, blocks, None)
             self._env.counters.hit("swap.refused")
-            self._give_up(request, f"its KV can't come back: {refusal}")
+            self._recompute_swapped(request, f"swap in refused: {refusal}")
             return False
         request.give(blocks, generations)
         request.copying = ticket
@@ -101,7 +105,7 @@ class Preemption:
         return True
 
     def landed(self, ticket: Ticket) -> None:
-        """A copy is done, well or not. Its request may have ended meanwhile."""
+        """Handle a completed or failed copy. Its request may have ended meanwhile."""
         request, copy = self.copies.pop(ticket), ticket.work
         assert isinstance(copy, Copy) and ticket.done_ns is not None
         if ticket.error is None:
@@ -117,13 +121,13 @@ class Preemption:
             if copy.way is Way.IN:
                 self._start_over(request)
             self._env.counters.hit("swap.failed")
-            self._give_up(request, f"{copy} failed: {ticket.error}")
+            self._recompute_swapped(request, f"{copy} failed: {ticket.error}")
         elif copy.way is Way.IN:
             request.needs_full_check = True
-            self._forget(request)
+            self._free_swapped(request)
 
     def end(self, request: Request, after: Ticket | None) -> None:
-        """`request` ends: what it has on the host goes back, and its blocks, after the last that touches them."""
+        """Release the host memory and the blocks of `request`, which ends, once its copy, or else `after`, is done."""
         last = request.copying or after
         if request.swapped is not None:
             assert self._swap is not None
@@ -132,31 +136,33 @@ class Preemption:
         self._pool.release(request.owner, request.strip(), last)
 
     def _choose(self, victim: Request) -> Mode:
-        """Raises Preempted when it is to fail."""
+        """Return the cheapest way. Raises Preempted when the request can't resume."""
         faults = self._env.faults
         if faults.armed:
             victim.owner.fire(SCHED_PREEMPT, faults, place="in_flight")
         if self._mode is Mode.FAIL:
-            raise Preempted("others need its KV blocks, and this server does not let requests come back")
+            raise Preempted("preempted for its KV blocks, and this server does not resume requests")
         if self._mode is not Mode.AUTO:
             return self._mode
-        costs_ns = {Mode.RECOMPUTE: (victim.computed - self._kept(victim)) * self.rates.token_ns}
+        costs_ns = {Mode.RECOMPUTE: (victim.computed - self._shared_tokens(victim)) * self.rates.token_ns}
         if self._swap is not None:
             costs_ns[Mode.SWAP] = 2 * len(victim.blocks) * self.rates.block_ns
         cheapest = min(costs_ns, key=lambda mode: costs_ns[mode])
         left_ns = victim.submit.deadline_ns - self._env.clock.now_ns()
         if costs_ns[cheapest] > left_ns:
-            raise Preempted(f"others need its KV blocks, and it can't be back in the {left_ns / 1e9:.3f} s that it has")
+            raise Preempted(
+                f"preempted for its KV blocks, and can't resume within the {left_ns / 1e9:.3f} s before its deadline"
+            )
         return cheapest
 
-    def _kept(self, victim: Request) -> int:
-        """Tokens at its beginning whose KV others hold too, so that it finds them again."""
+    def _shared_tokens(self, victim: Request) -> int:
+        """Return how many of the victim's first tokens lie in shared blocks: they stay and are not recomputed."""
         holders = self._env.ledger.holders(self._pool.name)
         shared = takewhile(lambda block: holders[block] > 1, victim.blocks)
         return sum(self._pool.block_tokens for _ in shared)
 
     def _swap_out(self, victim: Request) -> bool:
-        """Begin to send its KV to the host; False when there is no way."""
+        """Start to copy the victim's KV to the host. Return False when no swap space takes it."""
         if self._swap is None:
             return False
         try:
@@ -170,18 +176,18 @@ class Preemption:
         return True
 
     def _start_over(self, request: Request) -> None:
-        """Without its KV, back to its place in the queue. No launch is in flight when this is called for one that
-        runs, or none that touches its blocks."""
+        """Release the blocks of a running request and return it to its place in the queue. No launch that reads or
+        writes its blocks is in flight."""
         self._pool.release(request.owner, request.strip(), None)
-        self._queues.back(request)
+        self._queues.requeue(request)
 
-    def _give_up(self, request: Request, why: str) -> None:
-        """The KV on the host is of no use any more: the request, which is waiting, computes it again."""
+    def _recompute_swapped(self, request: Request, why: str) -> None:
+        """Discard the KV on the host of a waiting request, which will recompute it. `why` goes to its history."""
         self._env.ledger.note(request.id, self._env.clock.now_ns(), why)
         request.strip()
-        self._forget(request)
+        self._free_swapped(request)
 
-    def _forget(self, request: Request) -> None:
+    def _free_swapped(self, request: Request) -> None:
         assert self._swap is not None and request.swapped is not None
         self._swap.end(request.swapped, None)
         request.swapped = None

@@ -1,4 +1,4 @@
-"""Who waits and who runs, each in order of rank; nobody is in both."""
+"""The waiting and the running requests, each in order of rank; no request is in both."""
 
 from bisect import insort
 
@@ -7,31 +7,31 @@ from runtime.scheduling.request import Request, RequestState
 
 
 class Queues:
-    """The two lists of a scheduler. Read them; change them by the calls below only."""
+    """The two lists of a scheduler. Others read them; only the methods change them."""
 
     def __init__(self) -> None:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
 
     def enqueue(self, request: Request) -> None:
-        """Into the queue, by its rank: one that comes back has its old place."""
+        """Insert `request` into the waiting list by its rank. A preempted request gets its old place."""
         request.state = RequestState.WAITING
         insort(self.waiting, request, key=_rank)
 
     def start(self, request: Request) -> None:
-        """Out of the queue: it runs from now on."""
+        """Move `request` from waiting to running."""
         self.waiting.remove(request)
         request.state = RequestState.RUNNING
         request.launches = 0
         insort(self.running, request, key=_rank)
 
-    def back(self, request: Request) -> None:
-        """It runs no longer and waits again."""
+    def requeue(self, request: Request) -> None:
+        """Move `request` from running to waiting."""
         self.running.remove(request)
         self.enqueue(request)
 
-    def leave(self, request: Request) -> None:
-        """Out of whichever list it is in."""
+    def remove(self, request: Request) -> None:
+        """Remove `request` from the list that it is in."""
         (self.waiting if request.state is RequestState.WAITING else self.running).remove(request)
 
 

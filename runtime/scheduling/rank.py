@@ -1,22 +1,21 @@
-"""Who goes first: order of arrival, with a head start for each level of priority.
+"""The order of requests: by admission time, with a head start for each level of priority.
 
-    rank = when it was admitted - priority x ageing       smaller goes first; equal ones by order of admission
+    rank = admission time - priority x ageing_s       the smallest goes first; equal ranks in order of admission
 
-A request of the level below that has waited `ageing_s` longer goes before a fresh one. Both grow older at the same
-speed, so a rank never changes and queues stay sorted, and nobody can be overtaken by what comes later than its head
-start allows: there is no starvation.
+A request that has waited `ageing_s` longer than one of the next higher priority goes before it. Ranks never change, so
+queues stay sorted. A later request overtakes an earlier one only within its head start, so no request starves.
 """
 
 from typing import NamedTuple
 
 
 class Rank(NamedTuple):
-    """Sorts requests; the smallest goes first."""
+    """The sort key of requests: time (ns) less the head start, then order of admission. The smallest goes first."""
 
     t_ns: int
     seq: int
 
 
 def rank_of(now_ns: int, seq: int, priority: int, ageing_s: float) -> Rank:
-    """Of a request that is admitted `now_ns` as the `seq`th. Higher `priority` goes first."""
+    """Return the rank of the `seq`th request, admitted at `now_ns`. Each level of `priority` is worth `ageing_s`."""
     return Rank(now_ns - round(priority * ageing_s * 1e9), seq)

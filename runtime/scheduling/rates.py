@@ -1,31 +1,32 @@
-"""What computing a prompt and copying a block cost, as seen on this device: a running mean over the last few of each.
+"""Measured times to compute a prompt token and to copy a block on this device, as running means.
 
-They decide between swap and recompute, so they come from the run itself and not from a table.
+Preemption chooses between swap and recompute by them, so they are measured in the run and not read from a table.
 """
 
 _WEIGHT = 0.25
-"""Of the newest."""
-_ODD = 4.0
-"""Times the mean that one sample counts for at most: a launch that hung for 20 s says nothing of what tokens cost."""
+"""Weight of the newest sample in the running mean."""
+_CLIP = 4.0
+"""A sample counts for at most this multiple of the mean: a launch that hung for 20 s says nothing about the cost of a
+token."""
 
 
 class Rates:
-    """Nanoseconds. Until something was measured, the guesses make a block worth copying."""
+    """Running means in nanoseconds. The initial guesses hold until the first sample and prefer a swap."""
 
     def __init__(self, token_ns: float = 20_000.0, block_ns: float = 20_000.0) -> None:
         self.token_ns = token_ns
-        """To compute one token of a prompt."""
+        """Time to compute one token of a prompt."""
         self.block_ns = block_ns
-        """To copy one block, one way."""
+        """Time to copy one block in one direction."""
 
     def computed(self, tokens: int, took_ns: int) -> None:
-        """A launch with `tokens` tokens of prompts has landed."""
+        """Record a completed launch of `tokens` prompt tokens that took `took_ns`."""
         self.token_ns = _mean(self.token_ns, took_ns / tokens)
 
     def copied(self, blocks: int, took_ns: int) -> None:
-        """A copy has landed."""
+        """Record a completed copy of `blocks` blocks that took `took_ns`."""
         self.block_ns = _mean(self.block_ns, took_ns / blocks)
 
 
 def _mean(mean: float, sample: float) -> float:
-    return mean + _WEIGHT * (min(sample, _ODD * mean) - mean)
+    return mean + _WEIGHT * (min(sample, _CLIP * mean) - mean)

@@ -1,12 +1,12 @@
-"""A request's life in the engine.
+"""The states of a request in the engine.
 
-1. waiting   in the queue, by its rank; holds no blocks
-2. running   has blocks; `computed` chases `len(tokens)`: a chunk of the prompt a step, then one token a step
-             with a known prefix it begins behind it: it shares the blocks of those who computed it
-   (2 -> 1)  preempted: blocks go back, its place in the queue and its tokens stay. Either its KV is gone and `computed`
-             falls to 0, or it is `swapped`: its KV lies on the host, and `computed` still says how much of it there is
-   (1 -> 2)  a swapped one runs again at once, but is `copying` until its KV is back, and has no row before
-3. ended     exactly one End; blocks go back through limbo, a launch still in flight is ignored when it lands
+1. waiting   in the queue, in order of rank; holds no blocks
+2. running   holds blocks; each step computes a chunk of the prompt or one decode token, until `computed` reaches
+             `len(tokens)`; a request whose prefix is cached shares the cached blocks and starts behind them
+   (2 -> 1)  preempted: the request loses its blocks and keeps its rank and tokens. Either its KV is discarded and
+             `computed` is 0, or it is `swapped`: its KV is on the host, and `computed` counts its tokens
+   (1 -> 2)  a swapped request that resumes is `copying` until its KV is back, and has no row before
+3. ended     exactly one End; blocks go back through limbo; the engine ignores a launch in flight when it completes
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from runtime.scheduling.rank import Rank
 
 
 class RequestState(StrEnum):
-    """Where a request is in its life."""
+    """The state of a request; see the top of this file."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class RequestState(StrEnum):
 
 
 class Request:
-    """One request. Filled by: scheduler (phase, blocks, admit), engine (computed, tokens, first, end)."""
+    """One request. The scheduler sets state, blocks and `admit_ns`; the engine sets tokens, `computed` and the end."""
 
     __slots__ = (
         "_owners",
@@ -48,7 +48,6 @@ class Request:
         "keys",
         "launches",
         "limit",
-        "line",
         "needs_full_check",
         "preempted",
         "published",
@@ -58,6 +57,7 @@ class Request:
         "state",
         "submit",
         "swapped",
+        "tags",
         "tokens",
     )
 
@@ -69,64 +69,65 @@ class Request:
         self._owners = tuple(Owner(self.id, submit.group, phase) for phase in ("prefill", "decode"))
         self.seq = seq
         self.rank = rank or Rank(submit.arrive_ns, seq)
-        """Who goes first."""
+        """Sort key in the queues."""
         self.state = RequestState.WAITING
         self.tokens: list[int] = list(submit.prompt)
         self.limit = len(submit.prompt) + submit.max_tokens
-        """Tokens it has when it must end by length."""
+        """Number of tokens, prompt included, at which the request ends by length."""
         self.computed = 0
+        """Number of tokens whose KV is computed."""
         self.blocks: list[int] = []
         self.generations: list[int] = []
-        self.line = SequenceTags(block_tokens)
+        self.tags = SequenceTags(block_tokens)
         self.keys = BlockHashes(block_tokens, salt_of(submit.group, submit.model_key, version))
         self.published = 0
-        """Blocks, from the first on, that were offered to the prefix index or taken from it."""
+        """Number of leading blocks that are published in the prefix index or taken from it."""
         self.cached = 0
-        """Tokens of its prompt that it did not have to compute when it was first admitted."""
+        """Prompt tokens that the prefix cache held when the request first started."""
         self.admit_ns: int | None = None
         self.first_ns: int | None = None
         self.preempted = 0
         self.refused = 0
-        """Its wishes for blocks that the pool refused."""
+        """Number of times that the pool refused blocks to the request."""
         self.launches = 0
-        """That landed since it last began to run."""
+        """Completed launches since the request last started to run."""
         self.swapped: Swapped | None = None
-        """Where its KV is, while it is not, or not yet, in blocks."""
+        """The place of its KV on the host; None while its KV is in blocks."""
         self.copying: Ticket | None = None
-        """The copy that brings its KV back."""
+        """The copy in flight from the host to its blocks."""
         self.needs_full_check = False
-        """Whether its KV has come by another way than its own last launch, so that its next one reads every slot."""
+        """True when the next launch must compare every slot, since the last launch did not write all of its KV."""
         self.end: End | None = None
 
     @property
     def remaining(self) -> int:
-        """Tokens that must be computed before the next one can be sampled; 1 in decode."""
+        """Number of tokens to compute before the next one can be sampled; 1 in decode."""
         return len(self.tokens) - self.computed
 
     def keys_of(self, blocks: int) -> list[BlockKey]:
-        """What its first `blocks` blocks hold once they are full."""
+        """Return the prefix hashes of the request's first `blocks` blocks, which its tokens must fill."""
         return self.keys.reach(self.tokens, blocks)
 
     @property
     def owner(self) -> Owner:
-        """The request as memory and faults see it, now. Its phase is decode once the whole prompt is computed."""
+        """The owner for memory and fault points. Its phase is decode once the whole prompt is computed."""
         return self._owners[self.computed >= len(self.submit.prompt)]
 
     @property
     def holding(self) -> Holding:
-        """What it has of KV, for figures."""
+        """The KV that the request holds, for metrics."""
         host_bytes = self.swapped.span.bytes if self.swapped is not None else 0
         tokens = len(self.tokens)
         return Holding(self.owner, self.blocks, tokens, host_bytes, self.refused, self.preempted, self.cached)
 
     @property
     def generated(self) -> int:
-        """Tokens sampled so far."""
+        """Number of tokens sampled so far."""
         return len(self.tokens) - len(self.submit.prompt)
 
     def advance(self, computed: int, sampled: Sampled | None, now_ns: int) -> None:
-        """A launch that computed `computed` of its tokens has completed, and may have drawn the next one."""
-        self.line.extend(self.tokens[self.computed : self.computed + computed])
+        """Record a completed launch of `computed` of the request's tokens, and the token that it sampled, if any."""
+        self.tags.extend(self.tokens[self.computed : self.computed + computed])
         prompt = len(self.submit.prompt)
         self.needs_full_check = self.computed < prompt <= self.computed + computed
         self.computed += computed
@@ -137,37 +138,37 @@ class Request:
                 self.first_ns = now_ns
 
     def decoded(self, tokens: Sequence[int]) -> None:
-        """Decode steps that drew `tokens`, one each, have completed."""
+        """Record completed decode steps that sampled `tokens`, one per step."""
         end = self.computed + len(tokens)
         self.tokens += tokens
-        self.line.extend(self.tokens[self.computed : end])
+        self.tags.extend(self.tokens[self.computed : end])
         self.computed = end
         self.launches += len(tokens)
 
     def give(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
-        """More KV blocks for it, in table order."""
+        """Append KV blocks and their generations to the block table."""
         self.blocks.extend(blocks)
         self.generations.extend(generations)
 
     def adopt_prefix(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
-        """Start with shared full blocks that hold its first tokens. Its claims cover them as if computed by itself."""
+        """Start with shared full blocks that hold the first tokens. The claims cover them like computed tokens."""
         assert not self.blocks and not self.computed, f"{self.id} has begun already"
         self.give(blocks, generations)
-        tokens = len(blocks) * self.line.block_tokens
+        tokens = len(blocks) * self.tags.block_tokens
         assert tokens < len(self.tokens), f"{self.id}: its last token must be computed, or there is nothing to sample"
-        self.line.extend(self.tokens[:tokens])
+        self.tags.extend(self.tokens[:tokens])
         self.computed = tokens
         self.published = len(blocks)
         self.needs_full_check = True
 
     def strip(self) -> list[int]:
-        """Take all its blocks away; what it computed is gone with them."""
+        """Remove and return all blocks, and reset `computed` to 0."""
         self.computed = 0
-        self.line = SequenceTags(self.line.block_tokens)
+        self.tags = SequenceTags(self.tags.block_tokens)
         return self._without_blocks()
 
     def mark_swapped(self, swapped: Swapped) -> None:
-        """Its KV has gone to the host."""
+        """Record that the KV is copied to the host. The request holds no blocks any more; `computed` stays."""
         self.swapped = swapped
         self._without_blocks()
 
@@ -177,13 +178,13 @@ class Request:
         return blocks
 
     def finish_reason(self) -> str | None:
-        """Why generation is over: "stop", "length", or None when it goes on."""
+        """Return "stop" or "length" when generation is complete, else None."""
         if self.tokens[-1] in self.submit.stop_tokens and self.generated:
             return "stop"
         return "length" if len(self.tokens) >= self.limit else None
 
     def ended(self, end: End, now_ns: int) -> Ended:
-        """Close the life; asserts that it is the first end."""
+        """Set the end and return the record of the request. A second call is an assertion error."""
         assert self.end is None, f"{self.id} ends as {end.outcome} and has ended as {self.end}"
         self.end = end
         self.state = RequestState.ENDED

@@ -1,10 +1,10 @@
-"""Continuous batching under one token budget: each step, `computed` chases `len(tokens)` for as many requests as fit.
+"""Continuous batching under one token budget: each step computes uncomputed tokens of as many requests as fit.
 
-After Yu et al. 2022 (Orca, iteration-level scheduling) and Agrawal et al. 2023 (SARATHI, chunked prefill). There are no
-prefill and decode modes: decodes go first since they cost one token each, then prompts that have begun, then the queue.
+After Yu et al. 2022 (Orca, iteration-level scheduling) and Agrawal et al. 2023 (SARATHI, chunked prefill). A step mixes
+prefill and decode: decode rows come first since they cost one token each, then started prompts, then the queue.
 
-When blocks run out, the ladder is: evict what is only cached, preempt the last in rank (it keeps its place), and when
-nobody is left to wait for, reject. Blocks that are on their way back are waited for before anybody else is preempted.
+When blocks run out, the scheduler evicts cached blocks, then waits for copies in flight that free enough blocks, then
+preempts the last request in rank. It rejects a request when none of these can free blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,28 +29,27 @@ from runtime.scheduling.victims import last_behind, select_victims
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one step and the queue may hold, and how those inside are treated."""
+    """Limits of a step and of the queue, and the rules of preemption."""
 
     token_budget: int = 512
-    """New tokens a step, over all rows."""
+    """Maximum of new tokens per step, over all rows."""
     seqs_max: int = 32
-    """Requests that run at once."""
+    """Maximum of running requests."""
     waiting_max: int = 256
-    """Requests in the queue; one more is 429."""
+    """Maximum of waiting requests; admission refuses one more with 429."""
     expected_output: float = 1.0
-    """Share of `max_tokens` that a request is expected to generate, when it is decided whether the pool can hold it
-    beside those that run. Below 1 lets more in, and preempts more."""
+    """Expected output as a share of `max_tokens` (capacity.py). Below 1, more requests start and more are preempted."""
     preemption: Mode = Mode.AUTO
     ageing_s: float = 30.0
-    """Head start of each level of priority."""
+    """Head start, in seconds, of each level of priority."""
     quantum: int = 8
-    """Launches that a request may finish, once it runs, before one of higher priority takes its place."""
+    """Launches that a running request completes before one of higher priority may preempt it."""
 
 
 class Scheduler:
-    """Decides who runs. Owns the queue and the running set; blocks belong to requests, by name.
+    """Selects the rows of each step. It owns the waiting and the running list; the pool holds blocks by request id.
 
-    `refuse` ends a request at once. `swap` None: who is preempted computes its KV again.
+    `refuse` ends a request at once. Without `swap` (None), preempted requests recompute their KV.
     """
 
     def __init__(
@@ -62,22 +61,22 @@ class Scheduler:
         self._pool = pool
         self._limits = limits
         self._refuse = refuse
-        self._space = Capacity(env, pool, self.queues.running, limits.expected_output)
+        self._capacity = Capacity(env, pool, self.queues.running, limits.expected_output)
         self._admitted = 0
 
     @property
     def waiting(self) -> list[Request]:
-        """By rank."""
+        """Waiting requests in order of rank."""
         return self.queues.waiting
 
     @property
     def running(self) -> list[Request]:
-        """By rank."""
+        """Running requests in order of rank."""
         return self.queues.running
 
     def admit(self, submit: Submit) -> Request:
-        """Into the queue. Raises InvalidRequest, MailboxFull, AdmissionRefused, and then nothing has changed."""
-        self._refuse_endless(submit)
+        """Queue a new request. Raises InvalidRequest, MailboxFull or AdmissionRefused; nothing has changed then."""
+        self._refuse_too_large(submit)
         if len(self.waiting) >= self._limits.waiting_max:
             raise MailboxFull(len(self.waiting))
         faults = self._env.faults
@@ -90,23 +89,22 @@ class Scheduler:
         return request
 
     def plan(self) -> tuple[Batch, ...]:
-        """What to launch now, one batch a model; empty when there is nothing to do. Call it only when no launch is in
-        flight."""
+        """Return the batches to launch, one per model; empty when no request can run. No launch may be in flight."""
         while True:
             rows = self._rows()
-            if rows or not self._reject_hopeless():
+            if rows or not self._reject_stuck_head():
                 return by_model(rows)
 
     def capacity_check(self, request: Request) -> CapacityCheck:
-        """Whether the waiting `request` has room, now or after more steps of those that run."""
-        return self._space.capacity_check(request, self._cached(request) if request.swapped is None else ())
+        """Return the capacity check of the waiting `request`, for now and for later steps of the running requests."""
+        return self._capacity.capacity_check(request, self._cached(request) if request.swapped is None else ())
 
     def reserve(self, request: Request) -> None:
-        """A KV slot for the next token of `request`, as a plan gives it; the pool must have a block if one is due."""
-        assert self._room(request, request.computed + 1, []), f"no block for the next token of {request.id}"
+        """Take a block for the next token of `request` if its table is full, as `plan` does. The pool must have one."""
+        assert self._ensure_blocks(request, request.computed + 1, []), f"no block for the next token of {request.id}"
 
     def publish(self, request: Request) -> None:
-        """A launch has landed: others may share the blocks that it filled. Never earlier, their KV is not there yet."""
+        """Add the full blocks of `request` to the prefix index, after the launch that wrote their KV has completed."""
         full = request.computed // self._pool.block_tokens
         if full <= request.published or not self._pool.prefix_cache:
             return
@@ -118,19 +116,19 @@ class Scheduler:
             self._env.counters.hit("kv.unpublished", lost)
         request.published = full
 
-    def learn(self, batch: Batch, took_ns: int) -> None:
-        """`batch` took so long. Launches of hardly more than decodes say nothing about prompts."""
+    def record_duration(self, batch: Batch, took_ns: int) -> None:
+        """Record the duration of `batch` as a measure of prompt tokens. Batches of mostly decode rows are ignored."""
         if batch.tokens > 2 * len(batch.rows):
             self.preemption.rates.computed(batch.tokens, took_ns)
 
     def holdings(self) -> list[Holding]:
-        """What each request that has not ended has of KV, those that run first; without those that have none."""
+        """Return the KV holdings of running and then of swapped requests."""
         found = [one.holding for one in self.running]
         return found + [one.holding for one in self.waiting if one.swapped is not None]
 
     def remove(self, request: Request, after: Ticket | None) -> None:
-        """`request` has ended: out of every list, and what it holds back once `after` is done."""
-        self.queues.leave(request)
+        """Remove an ended request from its list, and release its blocks and host memory once `after` is done."""
+        self.queues.remove(request)
         self.preemption.end(request, after)
 
     # -- one plan -----------------------------------------------------------------------------------------------------
@@ -149,7 +147,7 @@ class Scheduler:
             if head.swapped is not None:
                 if not self._swap_in(head) and head.swapped is not None:
                     break
-                continue  # it runs, or its KV is given up and it begins anew
+                continue  # it runs, or its KV is discarded and it starts over
             tokens = self._begin(head, budget, rows)
             if not tokens:
                 break
@@ -157,7 +155,7 @@ class Scheduler:
         return rows
 
     def _preempt_for_head(self) -> None:
-        """Before rows are given: who must leave for one that waits, or because a fault says so."""
+        """Preempt requests of lower priority for the head of the queue, or the last in rank when a fault forces it."""
         last = last_behind(self.running, self.running[0].rank, ()) if self.running else None
         if last is not None and last.launches and self.preemption.forced(last):
             self.preemption.preempt(last)
@@ -170,19 +168,19 @@ class Scheduler:
                 self.preemption.preempt(victim)
 
     def _enough_for(self, head: Request) -> Callable[[Sequence[Request]], bool]:
-        """Whether `head` has a seat and room once these have left."""
+        """Return a function that says whether `head` has a seat and blocks once the given requests are preempted."""
         cached = self._cached(head) if head.swapped is None else []
 
         def enough(leaving: Sequence[Request]) -> bool:
             seats = self._limits.seqs_max - len(self.running) + len(leaving)
-            return seats > 0 and self._space.fits(head, cached, leaving, soon=True)
+            return seats > 0 and self._capacity.fits(head, cached, leaving, soon=True)
 
         return enough
 
     def _begin(self, request: Request, budget: int, rows: list[Row]) -> int:
-        """Let the head of the queue in, behind what is cached of it; 0 when it has no room: it then holds nothing."""
+        """Start the head of the queue behind its cached prefix; return its row's tokens, or 0 when it does not fit."""
         cached = self._cached(request)
-        if not self._space.fits(request, cached):
+        if not self._capacity.fits(request, cached):
             return 0
         if cached:
             request.adopt_prefix(cached, self._pool.share(request.owner, cached))
@@ -194,10 +192,10 @@ class Scheduler:
         return tokens
 
     def _swap_in(self, request: Request) -> bool:
-        """Let the head of the queue in again, with the KV that it has on the host. False: not now."""
+        """Resume the swapped head of the queue with its KV from the host. Return False when it can't resume now."""
         assert request.swapped is not None
-        # Not `ticket.done`: the device says that from its own thread, before the copy has landed here.
-        if request.swapped.ticket in self.preemption.copies or not self._space.fits(request, ()):
+        # Not `ticket.done`: the device sets that on its own thread, before the engine has handled the copy.
+        if request.swapped.ticket in self.preemption.copies or not self._capacity.fits(request, ()):
             return False
         try:
             return self.preemption.swap_in(request)
@@ -207,16 +205,16 @@ class Scheduler:
             return False
 
     def _cached(self, request: Request) -> list[int]:
-        """Blocks that hold its first tokens. Its last token is always computed, since the next is drawn from it."""
+        """Return the cached blocks of the request's prefix, which excludes its last token: sampling needs that one."""
         if not self._pool.prefix_cache:
             return []
         full = (len(request.tokens) - 1) // self._pool.block_tokens
         return self._pool.index.find(request.keys_of(full))
 
     def _add(self, request: Request, budget: int, rows: list[Row]) -> int:
-        """Give `request` a row of up to `budget` tokens; 0 when it gets none (then nothing of it is left behind)."""
+        """Give `request` a row of up to `budget` tokens and return its tokens. Return 0, unchanged, when none fits."""
         tokens = self._chunk(request, budget)
-        if not tokens or not self._room(request, request.computed + tokens, rows):
+        if not tokens or not self._ensure_blocks(request, request.computed + tokens, rows):
             return 0
         if request.state is RequestState.WAITING:
             self._start(request)
@@ -224,7 +222,7 @@ class Scheduler:
         return tokens
 
     def _chunk(self, request: Request, budget: int) -> int:
-        """How much of it to compute: all that remains, or a part that ends at a block's edge."""
+        """Return how many tokens to compute: all that remain, or a part that ends at a block boundary if possible."""
         remaining = len(request.tokens) - request.computed
         if remaining <= budget:
             return remaining
@@ -232,16 +230,17 @@ class Scheduler:
         aligned = end - end % self._pool.block_tokens
         return aligned - request.computed if aligned > request.computed else budget
 
-    def _room(self, request: Request, tokens: int, rows: list[Row]) -> bool:
-        """Blocks for `tokens` tokens of `request`, preempting those behind it that have no row yet if need be."""
+    def _ensure_blocks(self, request: Request, tokens: int, rows: list[Row]) -> bool:
+        """Take blocks for `tokens` tokens of `request`, and preempt requests behind it without a row if need be. Return
+        False when the blocks are not there."""
         if tokens <= len(request.blocks) * self._pool.block_tokens:
             return True
         need, preempted = self._pool.blocks_for(tokens) - len(request.blocks), False
         while not (taken := self._take(request, need)):
-            if self._space.coming(need):
+            if self._capacity.freed_by_copies(need):
                 break
             victim = last_behind(self.running, request.rank, [row.request for row in rows])
-            if victim is None or (victim is request and self._alone_for_ever(request, need)):
+            if victim is None or (victim is request and self._reject_if_alone(request, need)):
                 return False
             self.preemption.preempt(victim)
             if victim is request:
@@ -252,7 +251,7 @@ class Scheduler:
         return taken
 
     def _take(self, request: Request, need: int) -> bool:
-        """Give it `need` blocks more, if the pool has them."""
+        """Give `request` `need` more blocks. Return False when the pool has fewer."""
         try:
             request.give(*self._pool.take(request.owner, need))
         except OutOfBlocks:
@@ -261,18 +260,18 @@ class Scheduler:
             return False
         return True
 
-    def _alone_for_ever(self, request: Request, need: int) -> bool:
-        """It would give its blocks up for nobody but itself, again and again: then it is rejected instead."""
+    def _reject_if_alone(self, request: Request, need: int) -> bool:
+        """Reject `request` if it runs alone and no copy will free blocks: it would preempt itself for ever."""
         if len(self.running) > 1 or self.preemption.copies or self._pool.count().reclaimable >= need:
             return False
         self._reject(request)
         return True
 
     def _reject(self, request: Request) -> None:
-        """The last rung of the ladder."""
+        """End `request` with OutOfBlocks, the last resort when blocks run out."""
         self._env.counters.hit("kv.reject")
         self._pool.saved_by("reject")
-        text = f"no KV blocks for its {len(request.tokens)} tokens, and nothing to wait for"
+        text = f"no KV blocks for the request's {len(request.tokens)} tokens, and no other request will free any"
         self._refuse(request, OutOfBlocks(text))
 
     def _start(self, request: Request) -> None:
@@ -282,8 +281,8 @@ class Scheduler:
             request.cached = request.computed
             self._env.ledger.note(request.id, request.admit_ns, "admitted")
 
-    def _refuse_endless(self, submit: Submit) -> None:
-        """A request that can never be served to its end is a mistake of its client."""
+    def _refuse_too_large(self, submit: Submit) -> None:
+        """Raise InvalidRequest when the whole request can't fit into the empty pool."""
         if self._pool.blocks_for(total := len(submit.prompt) + submit.max_tokens) > self._pool.blocks:
             raise InvalidRequest(
                 f"prompt and max_tokens need {total} tokens of KV, the pool holds "
@@ -292,8 +291,8 @@ class Scheduler:
                 code="context_length_exceeded",
             )
 
-    def _reject_hopeless(self) -> bool:
-        """With nothing running and nothing on its way back, who heads the queue waits for nobody: reject it."""
+    def _reject_stuck_head(self) -> bool:
+        """Reject the head of the queue if no running request, limbo or copy can free blocks for it."""
         if self.running or not self.waiting or self._pool.count().limbo or self.preemption.copies:
             return False
         self._reject(self.waiting[0])

@@ -1,4 +1,5 @@
-"""Who is preempted: as few as will do, those behind first, and never one who goes before who asks."""
+"""The choice of requests to preempt: as few as suffice, last in rank first, and never one ahead of the request that
+needs the blocks."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -8,7 +9,8 @@ from runtime.scheduling.request import Request
 
 
 def last_behind(running: Sequence[Request], rank: Rank, planned: Sequence[Request]) -> Request | None:
-    """The last in rank that runs, is not in `planned` and does not go before `rank`. May be who asks."""
+    """Return the last running request in rank that is not in `planned` and not ahead of `rank`. It may be the request
+    that needs the blocks itself."""
     for one in reversed(running):
         if one.rank < rank:
             return None
@@ -20,14 +22,14 @@ def last_behind(running: Sequence[Request], rank: Rank, planned: Sequence[Reques
 def select_victims(
     head: Request, running: Sequence[Request], quantum: int, enough: Callable[[Sequence[Request]], bool]
 ) -> list[Request]:
-    """Who must leave so that the waiting `head` can run: of strictly lower priority, behind it in rank, and with
-    `quantum` launches done since they began to run. None of them when all together would not be enough.
+    """Return the running requests to preempt so that the waiting `head` can run; empty when all of them would not be
+    enough. A victim has strictly lower priority, is behind `head` in rank, and has completed `quantum` launches.
 
     After SGLang's preempt_to_schedule: the smallest sufficient set, lowest priority and last in rank first.
     """
     if enough(()):
         return []
-    below = [one for one in reversed(running) if _may_go(one, head, quantum)]
+    below = [one for one in reversed(running) if _may_be_preempted(one, head, quantum)]
     below.sort(key=lambda one: one.submit.priority)
     if not enough(below):
         return []
@@ -40,7 +42,7 @@ def select_victims(
     return chosen
 
 
-def _may_go(one: Request, head: Request, quantum: int) -> bool:
+def _may_be_preempted(one: Request, head: Request, quantum: int) -> bool:
     return (
         one.submit.priority < head.submit.priority
         and one.rank > head.rank

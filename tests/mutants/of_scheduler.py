@@ -84,7 +84,7 @@ def keeps_what_it_shares(sound: Function) -> Function:
 
     def begin(self: Scheduler, request: Request, budget: int, rows: list[Row]) -> int:
         cached = self._cached(request)
-        if not self._space.fits(request, cached):
+        if not self._capacity.fits(request, cached):
             return 0
         if cached:
             request.adopt_prefix(cached, self._pool.share(request.owner, cached))
@@ -95,7 +95,7 @@ def keeps_what_it_shares(sound: Function) -> Function:
 
 def keeps_its_blocks(sound: Function) -> Function:
     def start_over(self: Preemption, request: Request) -> None:
-        self._queues.back(request)
+        self._queues.requeue(request)
 
     return start_over
 
@@ -104,9 +104,9 @@ def thinks_it_has_computed(sound: Function) -> Function:
     """Its blocks are gone, and it goes on where it was."""
 
     def strip(self: Request) -> list[int]:
-        computed, line = self.computed, self.line
+        computed, tags = self.computed, self.tags
         blocks: list[int] = sound(self)
-        self.computed, self.line = computed, line
+        self.computed, self.tags = computed, tags
         return blocks
 
     return strip
@@ -149,7 +149,7 @@ SUBJECTS = (
             Mutant("blocks are counted for one token less", PagedPool, "blocks_for", one_token_less),
             Mutant("the newest is first in the queue", Queues, "enqueue", newest_first),
             Mutant("who is preempted loses its place", Queues, "enqueue", behind_all_others),
-            Mutant("who is preempted is forgotten", Queues, "back", is_forgotten),
+            Mutant("who is preempted is forgotten", Queues, "requeue", is_forgotten),
             Mutant("who finds no room is dropped", Scheduler, "_begin", dropped_when_there_is_no_room),
             Mutant("who is not let in keeps what it shares", Scheduler, "_begin", keeps_what_it_shares),
             Mutant("who is preempted keeps its blocks", Preemption, "_start_over", keeps_its_blocks),

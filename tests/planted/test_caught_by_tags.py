@@ -17,7 +17,7 @@ TOKENS = 24
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """An engine on fakes in which every long request is a victim."""
-    for name in ("_room", "remove"):
+    for name in ("_ensure_blocks", "remove"):
         monkeypatch.setattr(scheduler.Scheduler, name, getattr(scheduler.Scheduler, name))
     bug_of("given_twice").plant(scheduler, every=1)
     return Bench(blocks=32)

@@ -149,7 +149,7 @@ class EngineMachine(CountedMachine):
     def a_request_computes_at_least_its_last_token(self) -> None:
         for request in self.bench.engine.scheduler.running:
             assert request.remaining >= 1
-            assert request.computed == request.line.tokens
+            assert request.computed == request.tags.tokens
 
     @invariant()
     def who_waits_holds_blocks_of_no_pool_and_lists_are_sorted(self) -> None:

@@ -10,11 +10,11 @@ EVERY = 25
 
 
 def plant(scheduler, every=EVERY):
-    room, remove = scheduler.Scheduler._room, scheduler.Scheduler.remove
+    ensure_blocks, remove = scheduler.Scheduler._ensure_blocks, scheduler.Scheduler.remove
     prompts, freed = [0], {}
 
-    def _room(self, request, tokens, rows):
-        fits = room(self, request, tokens, rows)
+    def _ensure_blocks(self, request, tokens, rows):
+        fits = ensure_blocks(self, request, tokens, rows)
         if fits and request.generated == 1 and request.submit.max_tokens >= self._pool.block_tokens:
             prompts[0] += 1
             if prompts[0] % every == 0:
@@ -28,4 +28,4 @@ def plant(scheduler, every=EVERY):
             request.blocks.remove(first)  # it owns the rest, and only that is given back
         remove(self, request, after)
 
-    scheduler.Scheduler._room, scheduler.Scheduler.remove = _room, _remove
+    scheduler.Scheduler._ensure_blocks, scheduler.Scheduler.remove = _ensure_blocks, _remove

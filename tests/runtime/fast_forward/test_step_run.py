@@ -73,7 +73,7 @@ def test_a_run_leaves_what_launches_leave(prompts, steps, logprobs):
     assert skipped.kv == stepped.kv
     for one, other in zip(skipped.rows, stepped.rows, strict=True):
         assert (one.tokens, one.computed) == (other.tokens, other.computed)
-        assert (one.line.prefix_hash, list(one.line.sums)) == (other.line.prefix_hash, list(other.line.sums))
+        assert (one.tags.prefix_hash, list(one.tags.sums)) == (other.tags.prefix_hash, list(other.tags.sums))
 
 
 @given(prompts, st.integers(2, 20))

@@ -19,8 +19,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     def _begin_behind(self, blocks, generations):
         self.give(blocks, generations)
-        self.computed = len(blocks) * self.line.block_tokens
-        self.line.extend(self.tokens[: self.computed])
+        self.computed = len(blocks) * self.tags.block_tokens
+        self.tags.extend(self.tokens[: self.computed])
         self.published = len(blocks)
 
     patch.setattr(Scheduler, "_cached", _cached)

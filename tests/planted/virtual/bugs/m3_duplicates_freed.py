@@ -13,6 +13,6 @@ JUDGE = "invariants"
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    for name in ("_room", "remove"):  # so that it is taken out again
+    for name in ("_ensure_blocks", "remove"):  # so that it is taken out again
         patch.setattr(scheduler.Scheduler, name, getattr(scheduler.Scheduler, name))
     bug_of("given_twice").plant(scheduler, every=3)
