@@ -43,7 +43,6 @@ from runtime.memory.spans.ring import Ring
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Reserve, Segments
-from runtime.memory.spans.whole import Whole
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -127,7 +126,7 @@ def _ways() -> dict[str, Callable[[int], None]]:
         for _ in range(loops):
             pool.free(pool.alloc(small), None)
 
-    small, large, whole = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB, 2 * MIB))
+    small, large = (AllocRequest(size, pool=PoolKind.IO, session="s") for size in (KIB, MIB))
     step = AllocRequest(KIB, lifetime=Lifetime.GRAPH)
     return {
         "floor: two calls and a span": floor,
@@ -136,8 +135,6 @@ def _ways() -> dict[str, Callable[[int], None]]:
         "size classes 1 KiB": pairs(_pool("classes", lambda one: Classes(Extents(one))), small),
         "  Limit, Fault, Retry, Stats": pairs(_stack(tracked=False), small),
         "  and Track": pairs(_stack(tracked=True), small),
-        "  over whole segments": pairs(_pool("classes", lambda one: Classes(Whole(one, Extents(one)))), small),
-        "whole segment 2 MiB": pairs(_pool("whole", lambda one: Whole(one, Extents(one))), whole),
         "size classes 1 MiB (extents)": pairs(_pool("classes", lambda one: Classes(Extents(one))), large),
         "KV block": blocks(PagedPool(real_env(), 64, 16, timer=time.perf_counter_ns)),
         "torch.empty 1 KiB, CPU": tensors(KIB),

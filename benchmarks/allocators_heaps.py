@@ -9,12 +9,10 @@ from runtime.core.ledger import Ledger
 from runtime.memory.spans.adaptors import Limit, Retry, ladder
 from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.failures import OutOfMemory
-from runtime.memory.spans.placement import Placement
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Reserve, Segments
-from runtime.memory.spans.whole import Whole
 
 MIB = 1024 * 1024
 KINDS = tuple(PoolKind)
@@ -70,9 +68,9 @@ class Room(Reserve):
 class Ours(Heap):
     """One pool, or one for each of the six kinds, over one room.
 
-    `layout`: "one segment" of the whole room, "shared" segments, or "whole" ones for large spans and shared ones for
-    the rest. With `rungs`, a wish that fails climbs the ladder: "release" gives empty segments of all pools back,
-    "move" moves spans too. `quiet_each` and `quiet_bytes`: how often spans are moved in a quiet moment, and how much.
+    `layout`: "one segment" of the whole room, or "shared" segments of 16 MiB. With `rungs`, a request that fails
+    climbs the ladder: "release" gives empty segments of all pools back, "move" moves spans too. `quiet_each` and
+    `quiet_bytes`: how often spans are moved in a quiet moment, and how much.
     """
 
     def __init__(
@@ -90,10 +88,7 @@ class Ours(Heap):
         self._segments = [
             Segments(room, name, room.total_bytes if layout == "one segment" else SEGMENT_BYTES) for name in names
         ]
-        bare = [
-            SpanPool(env, name, _placement(layout, segments))
-            for name, segments in zip(names, self._segments, strict=True)
-        ]
+        bare = [SpanPool(env, name, Extents(segments)) for name, segments in zip(names, self._segments, strict=True)]
         self._spans: dict[int, tuple[Pool, Span]] = {}
         self._number_of: dict[Span, int] = {}
         self._pools: list[Pool] = list(bare)
@@ -143,11 +138,6 @@ class Ours(Heap):
         self._spans[number], self._number_of[new] = (self._spans[number][0], new), number
         self.copies += 1
         self.moved_bytes += size_bytes
-
-
-def _placement(layout: str, segments: Segments) -> Placement:
-    extents = Extents(segments)
-    return Whole(segments, extents, page_bytes=2 * MIB) if layout == "whole" else extents
 
 
 class _Clock:

@@ -1,7 +1,8 @@
 """What six pools buy beside one, on the same room; a part of allocators.py.
 
 Each kind lives as in a server (allocators_traces.py), then one of them runs away: from step 250 on, staging asks for
-16 MiB each step and gives nothing back. A limit a kind, of 1.25 times its peak before that, stops it and nobody else.
+16 MiB each step and gives nothing back. A limit a kind, of 1.25 times its peak before that, stops it alone. Refused
+requests climb the whole ladder, so empty segments are given back and spans are moved first.
 """
 
 import argparse
@@ -27,9 +28,9 @@ def kinds(options: argparse.Namespace) -> list[str]:
     rows = [f"staging runs away, room {options.room_mib} MiB, load {options.fill:.0%}, seed {options.seed}: failed"]
     rows.append(f"{'':34}" + "".join(f"{kind:>12}" for kind in KINDS))
     layouts = {
-        "one pool": Ours(Room(room_bytes, PAGE_BYTES), 1, "whole", "release"),
-        "six pools": Ours(Room(room_bytes, PAGE_BYTES), 6, "whole", "release"),
-        "six pools, a limit each": Ours(Room(room_bytes, PAGE_BYTES), 6, "whole", "release", limit_bytes=limits),
+        "one pool": Ours(Room(room_bytes, PAGE_BYTES), 1, "shared", "move"),
+        "six pools": Ours(Room(room_bytes, PAGE_BYTES), 6, "shared", "move"),
+        "six pools, a limit each": Ours(Room(room_bytes, PAGE_BYTES), 6, "shared", "move", limit_bytes=limits),
     }
     for name, heap in layouts.items():
         failed = play(heap, _running_away(calm())).failed_kinds

@@ -75,7 +75,7 @@ def served_bytes(heap: Heap) -> int:
 
 
 def heaps(room_bytes: int) -> dict[str, Callable[[], Heap]]:
-    """A room in one segment; in shared segments of 16 MiB; in whole segments for large spans and shared for others."""
+    """A room in one segment, or in shared segments of 16 MiB."""
 
     def ours(pools: int, layout: str, rungs: str = "", each: int = 0, quiet_bytes: int | None = None) -> Heap:
         return Ours(Room(room_bytes, PAGE_BYTES), pools, layout, rungs, each, quiet_bytes)
@@ -84,13 +84,11 @@ def heaps(room_bytes: int) -> dict[str, Callable[[], Heap]]:
         "one pool, one segment": partial(ours, 1, "one segment"),
         "one pool, one segment, ladder": partial(ours, 1, "one segment", "move"),
         "  and 32 MiB moved each 10 rounds": partial(ours, 1, "one segment", "move", 10, 32 * MIB),
-        "one pool, whole segments": partial(ours, 1, "whole"),
-        "one pool, whole segments, ladder": partial(ours, 1, "whole", "move"),
+        "one pool, shared segments": partial(ours, 1, "shared"),
+        "one pool, shared, ladder": partial(ours, 1, "shared", "move"),
         "six pools, shared segments": partial(ours, 6, "shared"),
         "six pools, shared, given back": partial(ours, 6, "shared", "release"),
         "six pools, shared, ladder": partial(ours, 6, "shared", "move"),
-        "six pools, whole segments": partial(ours, 6, "whole"),
-        "six pools, whole, given back": partial(ours, 6, "whole", "release"),
         "torch's caching allocator (model)": partial(TorchModel, room_bytes),
     }
 

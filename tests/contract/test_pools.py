@@ -26,7 +26,6 @@ from runtime.memory.spans.ring import Ring
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Reserve, Segments
-from runtime.memory.spans.whole import Whole
 from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
 
@@ -86,7 +85,6 @@ WORLDS: dict[str, Callable[[], World]] = {
     "ring": lambda: spans_over(lambda segments: Ring(segments, Lifetime.GLOBAL)),
     "extents": lambda: spans_over(Extents),
     "classes": lambda: spans_over(lambda segments: Classes(Extents(segments))),
-    "whole": lambda: spans_over(lambda one: Whole(one, Extents(one), from_bytes=512, page_bytes=256)),
     "all adaptors": all_adaptors,
 }
 

@@ -1,4 +1,4 @@
-"""Mutants of arena, ring, extents, whole segments and size classes, and of the pool that they share."""
+"""Mutants of arena, ring, extents and size classes, and of the pool that they share."""
 
 from typing import Any
 
@@ -8,14 +8,12 @@ from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.placement import Place
 from runtime.memory.spans.ring import Ring
 from runtime.memory.spans.span_pool import SpanPool
-from runtime.memory.spans.whole import Whole
 from tests.mutants.mutant import Function, Mutant, Subject
 from tests.runtime.memory.spans.test_span_pool_machines import (
     ArenaMachine,
     ClassesMachine,
     ExtentsMachine,
     RingMachine,
-    WholeMachine,
 )
 
 GRANULE = 256
@@ -127,18 +125,6 @@ def keeps_its_spares(sound: Function) -> Function:
     return tidy
 
 
-def any_kept_segment_will_do(sound: Function) -> Function:
-    def whole(self: Whole, whole_bytes: int) -> int | None:
-        if not self._kept:
-            found: int | None = sound(self, whole_bytes)
-            return found
-        segment = next(iter(self._kept))
-        self._kept_bytes -= self._kept.pop(segment)
-        return segment
-
-    return whole
-
-
 LIMBO = (
     Mutant("a freed span is reused before its launch is done", SpanPool, "free", without_its_ticket),
     Mutant("a reset does not wait for the launch in flight", SpanPool, "reset", without_its_ticket),
@@ -170,14 +156,6 @@ SUBJECTS = (
             Mutant("a piece comes back one granule too long", Extents, "put_back", one_granule_too_many),
             Mutant("neighbours never merge", Extents, "put_back", never_merges),
             Mutant("what a defrag moved is reused before its copy", SpanPool, "_end", before_its_copy),
-        ),
-    ),
-    Subject(
-        WholeMachine,
-        (
-            *LIMBO,
-            Mutant("a kept segment of another size is taken", Whole, "_whole", any_kept_segment_will_do),
-            Mutant("refused while empty segments are kept", Whole, "_give_back", lambda sound: lambda self: False),
         ),
     ),
     Subject(

@@ -5,7 +5,7 @@
 Address-ordered first fit, small pieces from the low end and large ones from the high end: what is freed at one end is
 wanted again at that end. While nothing moves, best fit does as well, and no policy keeps random frees from cutting up
 a segment (benchmarks/allocators.py --only policies); but where sizes keep apart a defrag has less to move, and what it
-has won lasts longer. What must not be cut up gets a segment of its own (whole.py).
+has won lasts longer.
 
 Freed pieces merge at once (boundary tags, Knuth 1968), so an empty segment is always one hole and can be dropped.
 """

@@ -46,12 +46,12 @@ class Segments:
         self._upstream, self._pool, self._segments_max = upstream, pool, segments_max
         self._next = 0
 
-    def grow(self, bytes_min: int, exact: bool = False) -> int | None:
-        """A new segment, of `bytes_min` when it is to be `exact` or the device has no room for a whole one; None when
-        it has not even that, or the pool may have no more."""
+    def grow(self, bytes_min: int) -> int | None:
+        """Make a segment of `segment_bytes`, or of `bytes_min` when that is more or the device has no room for a
+        full one. Returns its id; None when the device has not even that, or the pool has `segments_max` already."""
         if self._segments_max is not None and len(self.bytes_of) >= self._segments_max:
             return None
-        for size_bytes in (bytes_min,) if exact else (max(self.segment_bytes, bytes_min), bytes_min):
+        for size_bytes in (max(self.segment_bytes, bytes_min), bytes_min):
             if self._upstream.reserve(self._pool, self._next, size_bytes):
                 segment, self._next = self._next, self._next + 1
                 self.bytes_of[segment] = size_bytes

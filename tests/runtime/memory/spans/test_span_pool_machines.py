@@ -7,7 +7,6 @@ from runtime.memory.spans.placement import Placement
 from runtime.memory.spans.ring import Ring
 from runtime.memory.spans.span import AllocRequest, Lifetime
 from runtime.memory.spans.upstream import Segments
-from runtime.memory.spans.whole import Whole
 from tests.runtime.memory.spans.pool_model import PoolMachine
 from tests.steps import machine_settings
 
@@ -82,18 +81,6 @@ class ExtentsMachine(PoolMachine):
             assert len([gap for gap in gaps if gap >= 1024]) <= 1, f"segment {segment} has gaps {gaps}"
 
 
-class WholeMachine(ExtentsMachine):
-    total_bytes = 204_800
-
-    def placement(self, segments: Segments) -> Placement:
-        return Whole(segments, Extents(segments, high_from_bytes=8192), from_bytes=20_000)
-
-    def can_grow(self, size_bytes: int) -> bool:
-        """Segments that hold nothing are given back first."""
-        empty_bytes = sum(len(tensor) for segment, tensor in self.tensors.of.items() if not self.taken(segment))
-        return self.tensors.left_bytes + empty_bytes >= up(size_bytes, 4096)
-
-
 class ClassesMachine(PoolMachine):
     longest = Lifetime.GLOBAL
     total_bytes, segment_bytes = 4_000_000, 600_000
@@ -112,7 +99,5 @@ TestRing = RingMachine.TestCase
 TestRing.settings = STEPS
 TestExtents = ExtentsMachine.TestCase
 TestExtents.settings = STEPS
-TestWhole = WholeMachine.TestCase
-TestWhole.settings = STEPS
 TestClasses = ClassesMachine.TestCase
 TestClasses.settings = STEPS
