@@ -1,4 +1,4 @@
-"""`python -m harness`: the command, where the console script is not on the path."""
+"""`python -m harness` runs the command `seatrial` where the console script is not on the path."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The cost table of a virtual run, as it was asked for: found, read and tried before anything is started.
+"""Find, read and check the cost table of a virtual run before the run starts.
 
---costs cpu-default     a table of ours
---costs here.json       a file that `seatrial calibrate --out here.json` made
+--costs cpu-default     a built-in table
+--costs here.json       a file that `seatrial calibrate --out here.json` wrote
 """
 
 from importlib.resources import files
@@ -14,19 +14,18 @@ BROKEN = (ValueError, TypeError, AttributeError, LookupError, AssertionError)
 """The errors that a table with invalid values raises when it is read or used."""
 
 
-def cost_table(asked: str | None, drive: str) -> CostTable | None:
-    """None for a live run. Raises Refusal with one line for a table that is none, and for one that nobody would use."""
+def cost_table(name: str | None, drive: str) -> CostTable | None:
+    """Return the table, or None for a live run. Raises Refusal for an invalid table, or a table for a live run."""
     if drive != "virtual":
-        if asked is not None:
-            raise Refusal("--costs: only a virtual run has a cost table; add --virtual, or leave it out")
+        if name is not None:
+            raise Refusal("--costs: only a virtual run has a cost table; add --virtual, or leave --costs out")
         return None
-    given = DEFAULT if asked is None else asked
-    if asked is not None and not asked.endswith(".json") and asked not in ours():
-        file = Path(asked).is_file()
-        cure = (
-            "the name of a file has to end in .json" if file else f"ours are {', '.join(ours())}, a file ends in .json"
-        )
-        raise Refusal(f"--costs {asked}: no table of this name; {cure}")
+    given = DEFAULT if name is None else name
+    if name is not None and not name.endswith(".json") and name not in builtin_tables():
+        cure = "the name of a file must end in .json"
+        if not Path(name).is_file():
+            cure = f"built-in tables are {', '.join(builtin_tables())}; {cure}"
+        raise Refusal(f"--costs {name}: no table of this name; {cure}")
     if given.endswith(".json") and not Path(given).is_file():
         raise Refusal(f"--costs {given}: no such file; make one with `seatrial calibrate --out {given}`")
     try:
@@ -41,7 +40,7 @@ def cost_table(asked: str | None, drive: str) -> CostTable | None:
     return table
 
 
-def ours() -> list[str]:
-    """Names of the tables that come with seatrial."""
+def builtin_tables() -> list[str]:
+    """Names of the tables that come with seatrial, sorted."""
     folder = files("runtime.device") / "tables"
     return sorted(each.name.removesuffix(".json") for each in folder.iterdir() if each.name.endswith(".json"))

@@ -1,8 +1,8 @@
-"""The exit codes, in the one place that decides them. A CI job reads nothing else.
+"""The exit codes of `seatrial`, and the conversion of every exception into one of them.
 
 0  pass          1  fail          2  unknown
-3  an error of seatrial itself: anything uncaught, imports too
-4  a bad scenario, or a wrong use of the command: nothing was started
+3  an error of seatrial itself: any uncaught exception, also during imports
+4  an invalid scenario or an invalid use of the command; nothing was started
 130  interrupted (SIGINT, SIGTERM)
 """
 
@@ -27,19 +27,19 @@ class Exit(IntEnum):
 
 
 class Refusal(Exception):
-    """The person asked for something that can't be done. The text says what was given, what is allowed, what to do."""
+    """The user requested something that can't be done. The text says what was given, what is allowed, what to do."""
 
 
 class Trouble(Exception):
-    """Something of ours or under us is not in order, and we know what: said without a traceback, exit 3."""
+    """A known problem of seatrial or its environment, reported without a traceback. Exit code 3."""
 
 
 class Interrupted(BaseException):
-    """SIGTERM. Not an Exception, so that nothing on the way takes it for an error that it may handle."""
+    """SIGTERM was received. It is not an Exception, so that no `except Exception` handles it."""
 
 
 def guarded(work: Callable[[], int], err: TextIO) -> int:
-    """Run the command and turn whatever leaves it into an exit code and a message that fits who made the mistake."""
+    """Run the command; turn its result or exception into an exit code and a message on `err`."""
     try:
         return _known(work())
     except (KeyboardInterrupt, Interrupted):
@@ -58,11 +58,11 @@ def guarded(work: Callable[[], int], err: TextIO) -> int:
 
 
 def _uncaught(error: BaseException, err: TextIO) -> int:
-    """Mistakes that carry a text for people keep it; the rest is ours, and its traceback goes into a file."""
+    """Print errors that have a text for users; write the traceback of any other error into a file."""
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         print(error.format_message(), file=err)  # type: ignore[attr-defined]
         return Exit.USAGE
-    if hasattr(error, "format_message"):  # the command-line library's own refusals, wherever it keeps their class
+    if hasattr(error, "format_message"):  # usage errors of the command-line library, whose class has moved before
         context = getattr(error, "ctx", None)
         if context is not None:
             print(context.get_usage(), file=err)
@@ -75,7 +75,7 @@ def _uncaught(error: BaseException, err: TextIO) -> int:
         print(error, file=err)  # not imported here: this file must work when no import does
         return Exit.USAGE
     text = f"{type(error).__name__}: {error}".splitlines()[0]
-    print(f"seatrial: an error of our own, not of your server: {text}", file=err)
+    print(f"seatrial: internal error of seatrial, not of your server: {text}", file=err)
     print(f"  details: {_write_traceback(error)}", file=err)
     return Exit.OURS
 
@@ -92,5 +92,5 @@ def _write_traceback(error: BaseException) -> str:
 
 
 def _known(code: object) -> int:
-    """Only codes of the table leave: a stranger's 70 or 137 would be read as one of ours."""
+    """Return `code` if it is an exit code of seatrial, else OURS: a library's 70 or 137 must not leave."""
     return code if isinstance(code, int) and code in Exit._value2member_map_ else Exit.OURS

@@ -1,4 +1,4 @@
-"""The end of every run, and of `seatrial judge`: judge the history, write verdict and report, print them."""
+"""The end of every run and of `seatrial judge`: judge the history, write verdict and report, print the verdict."""
 
 import json
 import sqlite3
@@ -13,33 +13,33 @@ from harness.report.write import write
 
 
 class NotJudgeable(Exception):
-    """The directory lacks what a judge needs. The text says which file and why."""
+    """The run directory lacks a file that judging needs. The text names the file and the reason."""
 
 
 def finalize(run_dir: Path, out: TextIO, environment: Mapping[str, str]) -> int:
-    """Judge, write and say; returns the verdict's exit code. A full disk still gets its verdict told.
+    """Judge the run, write and print the verdict; return its exit code. On a full disk the verdict is still printed.
 
     Raises NotJudgeable when plan.json or run.sqlite can't be used.
     """
-    if note := take_in_spools(run_dir):
+    if note := import_spools(run_dir):
         print(f"seatrial: {note}", file=out)
     verdict = judge(run_dir)
-    made = model.read(run_dir, verdict)
+    report_model = model.read(run_dir, verdict)
     files: tuple[str, ...] = ()
     try:
         write_verdict(verdict, run_dir)
-        files = (str(write(made, run_dir)[0]),)
+        files = (str(write(report_model, run_dir)[0]),)
     except OSError as problem:
         print(f"seatrial: verdict and report could not be written: {problem}", file=out)
-    say(made, out, environment, files)
+    show(report_model, out, environment, files)
     return verdict.exit_code
 
 
-def take_in_spools(run_dir: Path) -> str | None:
-    """Complete the history of a run that was killed; nothing changes for one that ended in good order.
+def import_spools(run_dir: Path) -> str | None:
+    """Complete the history of a run that was killed. The history of a run that ended normally does not change.
 
-    Returns what kept it from doing so (a full disk, a folder we may not write): the run is then judged as it is, and
-    its history says that it was cut short. Raises NotJudgeable without a history.
+    Returns None, or the reason why the import failed, such as a full disk or a read-only folder. The run is then
+    judged as it is, and its history says that it ended early. Raises NotJudgeable without a history.
     """
     from harness.record.finish import finish_history
     from harness.record.recorder import HistoryFull
@@ -49,16 +49,16 @@ def take_in_spools(run_dir: Path) -> str | None:
     except FileNotFoundError as problem:
         if not (run_dir / "plan.json").is_file():
             raise NotJudgeable(f"{run_dir} is not a run: it holds neither plan.json nor run.sqlite") from None
-        raise NotJudgeable(f"{problem}: the run ended before it began") from None
+        raise NotJudgeable(f"{problem}: the run ended before it recorded anything") from None
     except (HistoryFull, OSError, sqlite3.OperationalError) as problem:
-        return f"what the spools still hold could not be taken in: {problem}"
+        return f"the spools could not be imported into run.sqlite: {problem}"
     except sqlite3.DatabaseError as problem:
         raise NotJudgeable(f"{run_dir / 'run.sqlite'}: {problem}") from None
     return None
 
 
 def judge(run_dir: Path) -> Verdict:
-    """Judge the history as it is. The judges are pure: the same history, the same verdict. Raises NotJudgeable."""
+    """Judge the history as it is. Judges are pure: equal histories give equal verdicts. Raises NotJudgeable."""
     from assertions.history import History
     from assertions.judge import judge as judge_history
     from assertions.plan_view import PlanView
@@ -77,26 +77,26 @@ def judge(run_dir: Path) -> Verdict:
 
 
 def write_verdict(verdict: Verdict, run_dir: Path) -> None:
-    """verdict.json, whole or not at all. Raises OSError."""
+    """Write verdict.json atomically. Raises OSError."""
     fresh = run_dir / ".verdict.json.new"
     fresh.write_text(json.dumps(verdict.to_json(), indent=1) + "\n", encoding="utf-8")
     fresh.replace(run_dir / "verdict.json")
 
 
 def report(run_dir: Path) -> Report:
-    """Write report.html, summary.md and junit.xml from what is there; returns the model they were made of."""
-    made = model.read(run_dir)
-    write(made, run_dir)
-    return made
+    """Write report.html, summary.md and junit.xml of a recorded run; return the model that they were made from."""
+    report_model = model.read(run_dir)
+    write(report_model, run_dir)
+    return report_model
 
 
-def say(made: Report, out: TextIO, environment: Mapping[str, str], files: tuple[str, ...] = ()) -> None:
-    """Print the verdict; on GitHub also the annotations, and append to the job's page."""
-    terminal.show(made, out, files=files)
+def show(report: Report, out: TextIO, environment: Mapping[str, str], files: tuple[str, ...] = ()) -> None:
+    """Print the verdict. In a GitHub job, also print annotations and append to the job's summary page."""
+    terminal.show(report, out, files=files)
     if annotations.wanted(environment):
-        for line in annotations.lines(made):
+        for line in annotations.lines(report):
             print(line, file=out)
     try:
-        annotations.publish_summary(markdown.render(made), environment)
+        annotations.publish_summary(markdown.render(report), environment)
     except OSError as problem:
         print(f"seatrial: the job's summary page could not be written: {problem}", file=out)

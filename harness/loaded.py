@@ -1,4 +1,4 @@
-"""A finished run, opened for reading: plan, history and verdict."""
+"""A recorded run, opened for reading: plan, history and verdict."""
 
 import json
 from dataclasses import dataclass
@@ -11,25 +11,24 @@ from assertions.verdict import Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """`history` is read-only and open until `close`, or until the end of `with`."""
+    """`history` is read-only. It is open until `close`, or until the end of `with`."""
 
     directory: Path
     plan: dict[str, Any]
     history: History
     verdict: Verdict | None
-    """None: it was never judged."""
+    """None: the run was never judged."""
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Raises FileNotFoundError naming what a run directory lacks."""
+        """Open a run directory. Raises FileNotFoundError with the name of a missing file."""
         at = Path(directory)
         plan = json.loads((at / "plan.json").read_text(encoding="utf-8"))
-        verdict = at / "verdict.json"
-        said = Verdict.from_json(json.loads(verdict.read_text(encoding="utf-8"))) if verdict.is_file() else None
-        return cls(at, plan, History.open(at / "run.sqlite"), said)
+        path = at / "verdict.json"
+        verdict = Verdict.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+        return cls(at, plan, History.open(at / "run.sqlite"), verdict)
 
     def close(self) -> None:
-        """Let the history go."""
         self.history.close()
 
     def __enter__(self) -> Self:

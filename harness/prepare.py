@@ -1,4 +1,4 @@
-"""From what was typed to a checked scenario: found by name or path, overrides applied, and checked again."""
+"""Read the scenario that the options name, apply the options to it, and check the result."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from scenarios.schema import Scenario
 
 
 def prepare(options: RunOptions, catalogue: Catalogue) -> Document:
-    """The scenario to run. Raises ScenarioProblems with everything that is wrong in the file, or by what was typed."""
+    """The scenario to run. Raises ScenarioProblems with every problem of the file or of the options."""
     known = vocabulary(catalogue)
     document = read_document(library.find(options.scenario), known)
     changed = _overridden(document.scenario, options)
     if changed is document.scenario:
         return document
-    # A rule over several keys may hold in the file and break now: a foreign --target needs all limits.
+    # A rule about several keys may hold in the file and fail now: a remote --target needs all limits.
     traces: dict[int, str] = {}
     found = list(broken_rules(changed, known, None, traces))
     if found:
@@ -39,7 +39,7 @@ TYPED = {
 
 
 def _problem(document: Document, finding: BrokenRule, options: RunOptions) -> Problem:
-    """At its place in the file, or by the option that was typed: the file is not to blame for that."""
+    """Locate the problem in the file, or name the option that caused it."""
     option = TYPED.get(tuple(str(step) for step in finding.path))
     given = getattr(options, option) if option is not None else None
     if given is None:
@@ -54,8 +54,8 @@ def vocabulary(catalogue: Catalogue) -> KnownNames:
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
-    typed = (options.seed, options.target, options.model, options.minutes, options.metrics, options.pid)
-    if all(each is None for each in typed) and not options.virtual:
+    overrides = (options.seed, options.target, options.model, options.minutes, options.metrics, options.pid)
+    if all(each is None for each in overrides) and not options.virtual:
         return scenario
     plain = scenario.model_dump(mode="json", by_alias=True)
     if options.seed is not None:
@@ -65,7 +65,7 @@ def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
     if options.minutes is not None:
         plain["phases"]["trial"] = options.minutes * 60
     if options.target is not None:
-        # What the scenario says of its own target is not true of another one.
+        # The scenario describes its own target; these values are not valid for another target.
         other: dict[str, object] = {"command": [], "knobs": {}, "metrics": None, "pid": None}
         plain["target"] |= {"kind": "url", "url": options.target, **other}
     if options.model is not None:
@@ -75,8 +75,8 @@ def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
     }
     try:
         return Scenario.from_plain(plain)
-    except ValueError as problem:  # pydantic's ValidationError: the file was sound, so it is what was typed
+    except ValueError as problem:  # pydantic's ValidationError: the file was valid, so an option caused it
         first = str(problem).splitlines()[2].strip() if len(str(problem).splitlines()) > 2 else str(problem)
         raise ScenarioProblems(
-            [Problem(Path(options.scenario).name, 0, 0, "", "", f"what was typed: {first}", "")]
+            [Problem(Path(options.scenario).name, 0, 0, "", "", f"command-line option: {first}", "")]
         ) from None

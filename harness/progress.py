@@ -1,6 +1,6 @@
-"""How a run is going: one moving line on a terminal, one plain line every ten seconds anywhere else.
+"""The progress of a run: one line rewritten in place on a terminal, one line every ten seconds in any other output.
 
-The numbers are for people who wait. Nothing is judged by them.
+The figures are for information. No judge reads them.
 """
 
 import sys
@@ -25,11 +25,11 @@ COLUMNS = 80
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The run at one moment; None where it is not known yet or has no sensor."""
+    """The figures of a run at one moment. None: not known yet, or without a sensor."""
 
     phase: str
     elapsed_s: float  # of this phase
-    planned_s: float | None  # None: the phase ends with its work
+    planned_s: float | None  # None: the phase ends after a number of replies
     rate: float | None  # good replies per second, over the last half minute
     ok: int
     errors: int
@@ -39,9 +39,9 @@ class Snapshot:
     faults: tuple[str, ...]  # active now
 
     def line(self, since_start_s: float) -> str:
-        """At most COLUMNS wide: time, phase, good replies a second, ok, bad, P99 of TTFT, KV use, memory, open faults.
+        """At most COLUMNS wide: time, phase, good replies per second, ok, bad, P99 of TTFT, KV use, memory, faults.
 
-        Whatever is unknown is left out, never shown as 0.
+        An unknown figure is left out, not shown as 0.
         """
         planned = "" if self.planned_s is None else f"/{self.planned_s:.0f}"
         minutes, seconds = divmod(int(since_start_s), 60)
@@ -57,7 +57,7 @@ class Snapshot:
 
 
 class Progress:
-    """Shows a run while it lasts. Use as a context manager: it gives the terminal back however the run ends."""
+    """Shows the progress of a run. As a context manager, it restores the terminal however the run ends."""
 
     def __init__(self, plan: "Plan", out: TextIO | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -76,13 +76,13 @@ class Progress:
         self._page.close()
 
     def show(self, loop: "Loop", phase: "PlannedPhase", elapsed_s: float) -> None:
-        """Called several times a second; looks at the numbers only when a line is due."""
+        """Show a line if one is due. The loop calls this several times a second; figures are read only then."""
         name = f"{phase.name} {phase.n}" if phase.n else phase.name
         if self.due(name):
             self.put(_snapshot(loop, phase, name, elapsed_s))
 
     def due(self, phase: str) -> bool:
-        """A line is due at the start of each phase, and then every so many seconds."""
+        """True at the start of each phase, and then every `every_s` seconds."""
         since_s = None if self._shown_s is None else self._clock_s() - self._shown_s
         return phase != self._phase or since_s is None or since_s >= self._page.every_s
 
@@ -91,7 +91,7 @@ class Progress:
         self._page.put(snapshot.line(self._shown_s - self._start_s))
 
     def say(self, text: str) -> None:
-        """A line that stays, above the moving one."""
+        """Print a permanent line above the progress line."""
         self._page.say(terminal(text))
 
 
@@ -112,7 +112,7 @@ def _snapshot(loop: "Loop", phase: "PlannedPhase", name: str, elapsed_s: float) 
 
 
 class _Plain:
-    """For a log file: whole lines, flushed, so that `tail -f` and CI pages follow."""
+    """Output to a log file: each line is flushed, so that `tail -f` and CI pages show it at once."""
 
     every_s = PLAIN_EVERY_S
 
@@ -132,7 +132,7 @@ class _Plain:
 
 
 class _Live:
-    """For a terminal: one line at the bottom that is rewritten in place."""
+    """Output to a terminal: one line at the bottom, rewritten in place."""
 
     every_s = LIVE_EVERY_S
 
@@ -141,7 +141,7 @@ class _Live:
         from rich.live import Live
 
         self._console = Console(file=out, highlight=False, markup=False, emoji=False)
-        # Our own clock decides when to draw: a refresh thread would compete with the load for a core.
+        # No refresh thread: it would compete with the load for a core. `Progress.due` decides when to draw.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
     def open(self) -> None:

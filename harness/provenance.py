@@ -1,4 +1,4 @@
-"""Which seatrial this is: version, commit, and whether the tree had changes nobody could look up."""
+"""The version and commit of the running seatrial, and whether its working tree had uncommitted changes."""
 
 import subprocess
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ class Provenance:
     dirty: bool
 
     def to_json(self) -> dict[str, str | bool | None]:
-        """As plan.json has it."""
+        """The keys of plan.json."""
         return asdict(self)
 
 
@@ -32,7 +32,7 @@ def provenance() -> Provenance:
 
 
 def _git(*arguments: str) -> str | None:
-    """None outside a checkout or without git. A site-packages folder inside somebody's checkout is not ours."""
+    """The output of a git command; None without git, or when ROOT is not the root of a checkout."""
     if not (ROOT / ".git").exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The story of a run: read, plan, drive, judge, report. `seatrial run`, `demo` and `replay` all end here."""
+"""One run from start to end: read, plan, drive, judge, report. `seatrial run`, `demo` and `replay` call it."""
 
 import json
 import os
@@ -37,7 +37,7 @@ Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[st
 
 
 def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
-    """One run from words to verdict. Raises ScenarioProblems, Refusal and Trouble, all before any load was sent."""
+    """Make one run and judge it. Raises ScenarioProblems, Refusal and Trouble before any load was sent."""
     document = prepare(options, catalogue())
     refusal = refused_target(document.scenario, options.allow_hosts, allow_command=options.allow_command)
     if refusal is not None:
@@ -62,46 +62,46 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     except LoadDied as problem:
         raise Trouble(f"the load process did not start: {problem}") from problem
     except StopNow:
-        say(f"stopped at once; `seatrial judge {directory}` can still judge what was recorded")
+        say(f"stopped at once; `seatrial judge {directory}` can judge the recorded part")
         return Outcome(directory, Exit.INTERRUPTED)
     verdict_exit = finalize.finalize(directory, sys.stdout, os.environ)
     interrupted = ending.early is not None and ending.early.by == "signal"
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
 
 
-def _drive(word: str, options: RunOptions) -> Drive:
-    """A virtual run needs neither torch nor Locust, so each drive is imported where it is wanted."""
-    if word == "virtual":
+def _drive(name: str, options: RunOptions) -> Drive:
+    """Import the drive. A virtual run needs neither torch nor Locust, so only the drive in use is imported."""
+    if name == "virtual":
         from harness.virtual.drive import drive as virtual
 
         virtual = virtual if options.slowing is None else partial(virtual, slowing=options.slowing)
         return virtual if options.costs is None else partial(virtual, costs=options.costs)
     if options.slowing is not None:
-        raise Refusal("only the device of a virtual run can be made to slow down")
+        raise Refusal("slowing needs the simulated device of a virtual run")
     from harness.live.drive import drive as live
 
     return partial(live, allow_command=options.allow_command)
 
 
 def _hidden(options: RunOptions, plan: Plan) -> list[Occurrence]:
-    """Faults beside the plan; the judges must find out by themselves."""
+    """The undeclared faults: they are armed, and the plan that the judges read does not contain them."""
     try:
         found = undeclared(options.undeclared, plan.scenario.seed, plan.catalogue)
     except SpecError as error:
         raise Refusal("\n".join(f"--undeclared: {problem}" for problem in error.problems)) from error
     if found and "arm" not in plan.capabilities:
-        raise Refusal("--undeclared arms a point inside the built-in runtime, and this target is not ours")
+        raise Refusal("--undeclared arms a point inside the built-in runtime, and this target is another one")
     return found
 
 
 def new_run_id() -> str:
-    """Sorts by time; the tail keeps two runs of one second apart."""
+    """A run id that sorts by time (UTC). The random end separates two runs of one second."""
     return f"{datetime.now(UTC):%Y-%m-%d_%H%M%S}_{secrets.token_hex(2)}"
 
 
 def make_directory(options: RunOptions, plan: Plan, scenario: str) -> Path:
-    """The run directory with what a replay needs; `latest` points at it. `scenario` is the text that was read: by
-    now the file may say something else."""
+    """Make the run directory with the files that a replay needs, and point `latest` at it. `scenario` is the text
+    that was read, because the file may have changed since. Raises Trouble when the directory can't be written."""
     directory = (options.runs_dir / plan.run_id).absolute()
     try:
         directory.mkdir(parents=True)
@@ -123,8 +123,8 @@ def _latest(runs_dir: Path) -> str | None:
 
 
 def _never_began(directory: Path, latest: str | None, kind: str) -> None:
-    """`latest` is again the run before: `seatrial judge` shall not speak of one that sent nothing. The directory of a
-    target that we started keeps its log."""
+    """Point `latest` at the previous run again, because this run sent nothing that can be judged. The directory is
+    kept for a target that the run started, because it holds the target's log."""
     if kind == "url":
         shutil.rmtree(directory, ignore_errors=True)
     if latest is None:

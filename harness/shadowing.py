@@ -1,7 +1,7 @@
-"""Is the `runtime` that Python found ours? A project with a package of that name would silently give one for the other.
+"""Detect other packages that Python would import instead of seatrial's packages, such as another `runtime`.
 
-Our import names are plain words, so this is checked when the command starts and again when it ends, because an import
-in between may have found the wrong one.
+The import names of seatrial are common words, so the check runs when the command starts. It runs again when the
+command ends, because an import in between may have found the wrong package.
 """
 
 import sys
@@ -17,24 +17,24 @@ HOME = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Shadow:
-    """One of our packages that Python takes from somewhere else."""
+    """A package of seatrial that Python imports from another folder."""
 
     package: str
     found: Path
 
     def __str__(self) -> str:
         return (
-            f"`import {self.package}` gives {self.found}, and not ours in {HOME / self.package}.\n"
-            f"  Python looks into {self.found.parent} first. Cure: run seatrial in an environment of its own\n"
-            f"  (pipx install seatrial), or from another folder and without that one on PYTHONPATH; a runtime of\n"
-            f'  yours goes on trial from outside: target = {{ kind = "command" }} or --target URL.'
+            f"`import {self.package}` finds {self.found}, not seatrial's {HOME / self.package}.\n"
+            f"  Python searches {self.found.parent} first. Cure: run seatrial in an environment of its own\n"
+            f"  (pipx install seatrial), or from another folder and without that folder on PYTHONPATH. To test your\n"
+            f'  own runtime, start it as a separate process: target = {{ kind = "command" }} or --target URL.'
         )
 
 
 def shadows(
     home: Path = HOME, modules: Mapping[str, ModuleType] = sys.modules, search: Sequence[str] | None = None
 ) -> list[Shadow]:
-    """Our packages that are imported from elsewhere, or would be. `search` is the import path, by default Python's."""
+    """The packages of seatrial that are or would be imported from another folder. `search`: None means sys.path."""
     found = []
     for package in PACKAGES:
         place = _place(package, modules, search)
@@ -44,14 +44,14 @@ def shadows(
 
 
 def _place(package: str, modules: Mapping[str, ModuleType], search: Sequence[str] | None) -> Path | None:
-    """The folder a package was imported from or would be; None when there is none, which an import will say better."""
+    """The folder from which a package was or would be imported. None when it is not found: its import then fails."""
     module = modules.get(package)
     if module is not None:
         if getattr(module, "__file__", None):
             return Path(str(module.__file__)).parent
         paths = list(getattr(module, "__path__", []))
         return Path(paths[0]) if paths else None
-    # The path finder only: other finders, such as an editable install's, are asked by importing: see the second check.
+    # PathFinder only. Other finders, such as that of an editable install, act at import: the second check sees them.
     spec = PathFinder.find_spec(package, search)
     if spec is None:
         return None

@@ -1,4 +1,4 @@
-"""Output that cannot change the exit code: a reader that goes away, a terminal without Unicode, a SIGTERM."""
+"""Standard streams whose failures don't change the exit code: a closed pipe, a terminal without Unicode, SIGTERM."""
 
 import io
 import os
@@ -15,7 +15,8 @@ from harness.exits import Interrupted
 
 @contextmanager
 def steady() -> Iterator[None]:
-    """While this lasts: what can't be encoded is escaped, `| head` is no error, SIGTERM is Interrupted."""
+    """Inside `with`, characters that can't be encoded are escaped, a closed pipe is no error, and SIGTERM raises
+    Interrupted."""
     out, err = sys.stdout, sys.stderr
     for stream in (out, err):
         if isinstance(stream, io.TextIOWrapper):
@@ -33,7 +34,7 @@ def steady() -> Iterator[None]:
 
 
 class Forgiving:
-    """A text stream whose reader may leave (`seatrial judge latest | head -1`): the rest is written to nobody."""
+    """A text stream whose reader may close (`seatrial judge latest | head -1`): later output is discarded."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -42,20 +43,20 @@ class Forgiving:
         try:
             return self._stream.write(text)
         except BrokenPipeError:
-            self._to_nobody()
+            self._discard()
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except BrokenPipeError:
-            self._to_nobody()
+            self._discard()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _to_nobody(self) -> None:
-        # Python flushes once more at exit and would complain then: give the descriptor a reader that never leaves.
+    def _discard(self) -> None:
+        # Python flushes again at exit and would report an error: point the descriptor at /dev/null.
         with suppress(OSError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 

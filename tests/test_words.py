@@ -10,10 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("assertions", "faults", "harness", "runtime", "scenarios")
 
 TO_DO = (
-    "harness/*.py",
-    "harness/cli",
     "harness/nightly",
-    "harness/plan",
     "runtime/assembly.py",
     "runtime/build.py",
     "runtime/calibrate.py",

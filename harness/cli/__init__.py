@@ -1,4 +1,4 @@
-"""The command `seatrial`. Nothing heavy is imported before a command needs it, so `--help` is quick."""
+"""The command `seatrial`. Large libraries are imported only by the command that needs them, so `--help` is quick."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The commands. Each one is short, imports what it needs inside, and returns an exit code."""
+"""The commands. Each one imports its dependencies when it is called, and returns an exit code."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.asked import Seed, takes_asked
+from harness.cli.run_options import Seed, takes_run_options
 from harness.exits import HELP
 
 if TYPE_CHECKING:
@@ -18,23 +18,25 @@ RunsDir = Annotated[
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, a run id or the end of one, or `latest`.")]
 Undeclared = Annotated[
     list[str] | None,
-    typer.Option(help='Arm "POINT: ACTION" and tell no judge: does your scenario catch it?', metavar="DO"),
+    typer.Option(
+        help='Arm "POINT: ACTION" without telling the judges, to test whether the scenario detects it.', metavar="DO"
+    ),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(help="Permit load on this target that is not loopback; may be repeated.", metavar="HOST:PORT"),
+    typer.Option(help="Permit load on this host, which is not loopback. Repeatable.", metavar="HOST:PORT"),
 ]
 AllowCommand = Annotated[
     bool,
-    typer.Option("--allow-command", help="Permit the program that a scenario kept in a run directory would start."),
+    typer.Option("--allow-command", help="Permit a scenario in a run directory to start its target.command."),
 ]
 ReportOnly = Annotated[
-    bool, typer.Option("--report-only", help="Exit 0 whatever the verdict, for a job that shall not gate yet.")
+    bool, typer.Option("--report-only", help="Exit 0 for every verdict, so that a CI job does not fail.")
 ]
 
 app = typer.Typer(
     name="seatrial",
-    help="Sea trials for AI inference runtimes: load, faults, and a verdict from recorded evidence.",
+    help="Test an AI inference runtime under load and injected faults, and judge it from recorded evidence.",
     epilog=HELP,
     no_args_is_help=True,
     add_completion=False,
@@ -46,9 +48,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print version and commit, and leave.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--version", is_eager=True, help="Print version and commit, and exit.")] = False,
 ) -> None:
     if show:
         from harness.provenance import provenance
@@ -60,7 +60,7 @@ def version(
 
 @app.command(epilog=HELP)
 def doctor(runs_dir: RunsDir = Path("runs")) -> int:
-    """Can this machine run a trial? (0 yes, 3 no)"""
+    """Check that this machine can run a trial (exit 0: yes, 3: no)."""
     from harness.cli.doctor import examine, show
 
     return show(examine(runs_dir))
@@ -68,10 +68,10 @@ def doctor(runs_dir: RunsDir = Path("runs")) -> int:
 
 @app.command(epilog=HELP)
 def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
-    """Find a planted leak, in under a minute.
+    """Detect a planted memory leak in under a minute.
 
-    A fault that no judge is told of makes the built-in runtime keep KV blocks. The demo exits 1: it is found, with
-    owner and rate.
+    An undeclared fault makes the built-in runtime leak KV blocks. The judges detect the leak and report its owner and
+    rate, so the expected exit code is 1.
     """
     from harness.cli.trial import trial
     from harness.options import RunOptions
@@ -80,42 +80,42 @@ def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
 
 
 @app.command(epilog=HELP)
-@takes_asked
+@takes_run_options
 def run(
-    asked: "RunOptions",
+    options: "RunOptions",
     allow_host: AllowHost = None,
     undeclared: Undeclared = None,
     runs_dir: RunsDir = Path("runs"),
     report_only: ReportOnly = False,
 ) -> int:
-    """Run a scenario, judge it, and write its report."""
-    from harness.cli.asked import refused
+    """Run a scenario, judge the run, and write the report."""
+    from harness.cli.run_options import refused
     from harness.cli.trial import trial
 
     hosts, hidden = tuple(allow_host or ()), tuple(undeclared or ())
     with refused():
-        # The scenario was typed, and with it the program that it may name as its target.
-        asked = replace(asked, allow_hosts=hosts, allow_command=True, undeclared=hidden, runs_dir=runs_dir)
-    return trial(asked, report_only=report_only)
+        # The user named the scenario, which permits the program that it may name as its target.
+        options = replace(options, allow_hosts=hosts, allow_command=True, undeclared=hidden, runs_dir=runs_dir)
+    return trial(options, report_only=report_only)
 
 
 @app.command(epilog=HELP)
 def nightly(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Every *.toml of it, in order of name.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of scenarios (*.toml), run in order of name.")],
     runs_dir: RunsDir = Path("runs"),
     only_virtual: Annotated[
-        bool, typer.Option("--only-virtual", help='Leave out scenarios without drive = "virtual".')
+        bool, typer.Option("--only-virtual", help='Skip scenarios that do not have drive = "virtual".')
     ] = False,
     allow_host: AllowHost = None,
     allow_command: AllowCommand = False,
     night: Annotated[
-        str | None, typer.Option(help="The date on which the night began, instead of today's.", metavar="DATE")
+        str | None, typer.Option(help="Date on which the night began. Default: today.", metavar="DATE")
     ] = None,
 ) -> int:
-    """Run a folder of scenarios, and compare with last night.
+    """Run a folder of scenarios and compare with last night.
 
-    One process for each, results in trials.sqlite, one page. Each night also carries a planted leak and a planted
-    drift: where they are not found, the night is UNKNOWN.
+    Each scenario runs in its own process. The results go into trials.sqlite and one page. Each night also runs two
+    positive controls, a planted leak and a planted drift; if a control is not detected, the night is UNKNOWN.
     """
     from harness.cli.nightly import run_night
 
@@ -133,9 +133,9 @@ def nightly(
 def check(
     scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO", help="Files or library names.")],
 ) -> int:
-    """Say all that is wrong with scenarios.
+    """Check scenarios and list every problem.
 
-    Every problem at once, with line, column and remedy. Starts nothing.
+    Each problem is shown with line, column and remedy. Nothing is started.
     """
     from harness.cli.scenarios import check_all
 
@@ -143,30 +143,33 @@ def check(
 
 
 @app.command(epilog=HELP)
-@takes_asked
+@takes_run_options
 def plan(
-    asked: "RunOptions",
+    options: "RunOptions",
     as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
 ) -> int:
     """Show what a run would do and cost.
 
-    Phases, faults, requests and tokens, the smallest effect that each judge could see, and what it can't judge.
-    Starts nothing.
+    The output lists phases, faults, the number of requests and tokens, the smallest effect that each judge can
+    detect, and the checks that can't be judged. Nothing is started.
     """
     from harness.cli.scenarios import show_plan
 
-    return show_plan(asked, as_json=as_json)
+    return show_plan(options, as_json=as_json)
 
 
 @app.command(epilog=HELP)
 def faults(
-    point: Annotated[str | None, typer.Argument(metavar="[POINT]", help="One point in full, such as kv.take.")] = None,
-    layer: Annotated[str | None, typer.Option(help="Only the points of this layer.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+    point: Annotated[
+        str | None, typer.Argument(metavar="[POINT]", help="Describe one point, such as kv.take, in full.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="List only the points of this layer.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """List what can be broken, and how.
+    """List the fault points and their actions.
 
-    Points, their actions, and the symptom by which a part that does not know the injector proves that it was felt.
+    Each action is shown with its symptom: the independent sign, seen outside the injector, that the fault had an
+    effect.
     """
     from harness.cli.catalogue import show
 
@@ -179,7 +182,7 @@ def faults(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def serve(context: typer.Context) -> int:
-    """Start the built-in server by itself."""
+    """Start the built-in server without a trial."""
     from runtime.server.supervisor import main as supervise
 
     return supervise(context.args)
@@ -187,11 +190,15 @@ def serve(context: typer.Context) -> int:
 
 @app.command(epilog=HELP)
 def calibrate(
-    out: Annotated[Path | None, typer.Option(help="The table's file; without it the table is printed.")] = None,
-    name: Annotated[str, typer.Option(help="What virtual reports call it.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="Of torch.", min=1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table to this file. Default: print it.", metavar="FILE")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="Name of the table in the reports of virtual runs.", metavar="NAME")
+    ] = "cpu",
+    threads: Annotated[int, typer.Option(help="Number of torch threads.", min=1)] = 1,
 ) -> int:
-    """Measure what launches cost on this machine, for virtual runs."""
+    """Measure launch costs on this machine for virtual runs."""
     from runtime.calibrate import main as measure
 
     words = ["--name", name, "--threads", str(threads)]
@@ -208,9 +215,9 @@ def judge(run: Run = "latest", runs_dir: RunsDir = Path("runs"), report_only: Re
 
 @app.command(epilog=HELP)
 def report(run: Run = "latest", runs_dir: RunsDir = Path("runs")) -> int:
-    """Write the report of a run again.
+    """Write the report of a recorded run again.
 
-    report.html, summary.md and junit.xml. Exit 0 when they are written, whatever the verdict.
+    Writes report.html, summary.md and junit.xml. Exits 0 when they are written, for every verdict.
     """
     from harness.cli.trial import reported
 
@@ -225,9 +232,10 @@ def replay(
     allow_command: AllowCommand = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> int:
-    """Run a recorded run again.
+    """Repeat a recorded run.
 
-    With its own scenario, seed and options. Permissions are never taken from a run directory: type them again.
+    Uses the scenario, seed and options of the run directory. Permissions are never read from it: give --allow-host
+    and --allow-command again.
     """
     from harness.cli.trial import replayed
 
@@ -238,11 +246,11 @@ def replay(
 def digest(
     run: Run = "latest",
     runs_dir: RunsDir = Path("runs"),
-    tables: Annotated[bool, typer.Option("--tables", help="One digest for each table.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Print one digest for each table.")] = False,
 ) -> int:
-    """Print the digest of a run's rows.
+    """Print a digest of a run's recorded rows.
 
-    Over the deterministic tables: two virtual runs with one seed have the same.
+    The digest covers the deterministic tables. Two virtual runs with the same seed have the same digest.
     """
     from harness.cli.trial import digested
 

@@ -1,4 +1,4 @@
-"""`seatrial faults`: the catalogue of what can be broken."""
+"""`seatrial faults`: print the catalogue of fault points and their actions."""
 
 import json
 
@@ -7,7 +7,7 @@ from faults.points import Action, UnknownName
 from harness.exits import Exit, Refusal
 from runtime.points import catalogue
 
-COLUMNS = 100
+COLUMNS = 80
 
 
 def show(name: str | None, layer: str | None, *, as_json: bool) -> int:
@@ -31,7 +31,7 @@ def _chosen(known: Catalogue, name: str | None, layer: str | None) -> list[Point
     points = [known.get(each) for each in known.names()]
     layers = sorted({point.layer for point in points})
     if layer is not None and layer not in layers:
-        raise Refusal(f"no layer {layer!r}; choose of {', '.join(layers)}")
+        raise Refusal(f"no layer {layer!r}; choose one of {', '.join(layers)}")
     return [point for point in points if layer in (None, point.layer)]
 
 
@@ -45,10 +45,12 @@ def _table(points: list[Point], planned: list[str]) -> None:
             name = point.name if number == 0 else ""
             print(f"{name:<{width}}  {_words(action):<{action_width}}  {action.symptom or '-'}".rstrip())
     print()
-    print("symptom: what a part that does not know the injector must show, or the fault proves nothing")
-    print('use: fault = [{ id = "x", do = "POINT: ACTION" }]      more: seatrial faults POINT')
+    print("Columns: point, action, symptom. The symptom is the sign, seen outside the")
+    print("injector, that the fault had an effect. Without it a fault proves nothing.")
+    print('In a scenario:  fault = [{ id = "x", do = "POINT: ACTION" }]')
+    print("More about one point:  seatrial faults POINT")
     if planned:
-        print(textwrap.fill(f"planned, not served yet: {', '.join(planned)}", COLUMNS, break_on_hyphens=False))
+        print(textwrap.fill(f"Planned, not available yet: {', '.join(planned)}", COLUMNS, break_on_hyphens=False))
 
 
 def _in_full(point: Point) -> None:
@@ -59,7 +61,7 @@ def _in_full(point: Point) -> None:
     print(f"  scope: {', '.join(point.attributes) or 'none'}")
     for action in point.actions:
         print(f"\n  {point.name}: {_words(action)}")
-        print(f"    symptom    {action.symptom or 'none, so only its own count proves it'}")
+        print(f"    symptom    {action.symptom or 'none; only the count of fires proves an effect'}")
         print(f"    severity   {action.severity}")
         print(f"    place      {', '.join(action.placements)}")
         if action.words:

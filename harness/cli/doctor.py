@@ -1,4 +1,4 @@
-"""`seatrial doctor`: can this machine run a trial, and what will be missing from its evidence."""
+"""`seatrial doctor`: check that this machine can run a trial, and list the evidence that a trial would lack."""
 
 import importlib.metadata
 import os
@@ -27,19 +27,19 @@ MALLOC_NAMES = ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_CONF", "LD
 
 class Health(StrEnum):
     OK = "ok"
-    NOTE = "note"  # works; something of the evidence will be missing or weaker
-    BAD = "bad"  # no trial here before it is mended
+    NOTE = "note"  # a trial can run; some evidence is missing or weaker
+    BAD = "bad"  # no trial can run until this is repaired
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthCheck:
     name: str
     health: Health
     text: str
 
 
-def examine(runs_dir: Path) -> list[Finding]:
-    """All findings, quick ones first. Loads torch and Locust in children: they must not meet in one process."""
+def examine(runs_dir: Path) -> list[HealthCheck]:
+    """Run all checks. Torch and Locust are imported in child processes: gevent's patches must not reach torch."""
     torch = _child("import torch; print(torch.__version__, torch.get_num_threads(), torch.cuda.is_available())")
     locust = _child("import locust; print(locust.__version__)")
     return [
@@ -52,40 +52,43 @@ def examine(runs_dir: Path) -> list[Finding]:
         clock(time.time, time.monotonic, time.sleep),
         _malloc(os.environ),
         _gpu(),
-        _heard("torch", torch, "version, threads, CUDA:"),
-        _heard("locust", locust, "version"),
+        _import_check("torch", torch, "version, threads, CUDA:"),
+        _import_check("locust", locust, "version"),
     ]
 
 
-def show(findings: list[Finding]) -> int:
+def show(findings: list[HealthCheck]) -> int:
     for found in findings:
         print(f"{found.health:<5} {found.name:<9} {terminal(one_line(found.text))}")
     bad = sum(found.health is Health.BAD for found in findings)
-    print("this machine can run a trial" if not bad else f"{bad} to mend before a trial can run here")
+    failed = "1 check" if bad == 1 else f"{bad} checks"
+    print("this machine can run a trial" if not bad else f"this machine can't run a trial: {failed} failed")
     return Exit.OURS if bad else Exit.PASS
 
 
-def _python() -> Finding:
+def _python() -> HealthCheck:
     version = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
-    return Finding("python", Health.OK if sys.version_info >= (3, 11) else Health.BAD, version)
+    return HealthCheck("python", Health.OK if sys.version_info >= (3, 11) else Health.BAD, version)
 
 
-def _cores() -> Finding:
+def _cores() -> HealthCheck:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    text = f"{cores} for us; the server takes all but one, which the load generator needs"
-    return Finding("cores", Health.OK if cores >= 2 else Health.NOTE, text if cores >= 2 else f"{text}: timing suffers")
+    text = f"{cores} usable; the load generator needs one, the server uses the others"
+    if cores >= 2:
+        return HealthCheck("cores", Health.OK, text)
+    return HealthCheck("cores", Health.NOTE, f"{text}: both share one core, so latencies are less accurate")
 
 
-def _memory() -> Finding:
+def _memory() -> HealthCheck:
     import psutil
 
     memory = psutil.virtual_memory()
     text = f"{size(memory.available)} free of {size(memory.total)}, swap in use {size(psutil.swap_memory().used)}"
-    return Finding("memory", Health.OK if memory.available >= MEMORY_MIN_BYTES else Health.NOTE, text)
+    return HealthCheck("memory", Health.OK if memory.available >= MEMORY_MIN_BYTES else Health.NOTE, text)
 
 
-def _cgroup(root: Path) -> Finding:
-    """Limits of our own control group, version 2 or 1; a limit that is not there is no limit."""
+def _cgroup(root: Path) -> HealthCheck:
+    """Memory and CPU limits of this process's control group, version 2 or 1."""
     places = (
         ("memory", root / "sys/fs/cgroup/memory.max"),
         ("memory", root / "sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -101,45 +104,45 @@ def _cgroup(root: Path) -> Finding:
         unlimited = value.startswith(("max", "-1")) or (name == "memory" and int(value) >= 2**60)
         if not unlimited:
             limits.append(f"{name} {size(float(value)) if name == 'memory' else value}")
-    return Finding("cgroup", Health.OK, ", ".join(limits) or "no limit seen")
+    return HealthCheck("cgroup", Health.OK, ", ".join(limits) or "no limit seen")
 
 
-def _disk(runs_dir: Path) -> Finding:
+def _disk(runs_dir: Path) -> HealthCheck:
     place = runs_dir.absolute()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
     text = f"{size(free)} free for {runs_dir}"
     if not os.access(place, os.W_OK):
-        return Finding("disk", Health.BAD, f"{place} can't be written; give --runs-dir")
+        return HealthCheck("disk", Health.BAD, f"{place} can't be written; give --runs-dir")
     if free < DISK_MIN_BYTES:
-        return Finding("disk", Health.NOTE, f"{text}; a run may use {size(DISK_MIN_BYTES)} (limits.disk)")
-    return Finding("disk", Health.OK, text)
+        return HealthCheck("disk", Health.NOTE, f"{text}; a run may use {size(DISK_MIN_BYTES)} (limits.disk)")
+    return HealthCheck("disk", Health.OK, text)
 
 
-def _sqlite() -> Finding:
-    return Finding(
+def _sqlite() -> HealthCheck:
+    return HealthCheck(
         "sqlite", Health.OK if sqlite3.sqlite_version_info >= (3, 35) else Health.BAD, sqlite3.sqlite_version
     )
 
 
-def clock(wall_s: Callable[[], float], steady_s: Callable[[], float], sleep: Callable[[float], None]) -> Finding:
-    """Does the wall clock step against the monotonic one? A run records steps; here it is a warning."""
+def clock(wall_s: Callable[[], float], steady_s: Callable[[], float], sleep: Callable[[float], None]) -> HealthCheck:
+    """Compare the wall clock with the monotonic clock. A step during a run is recorded; here it is a note."""
     before = wall_s() - steady_s()
     sleep(CLOCK_WINDOW_S)
     step_s = abs(wall_s() - steady_s() - before)
-    text = f"wall and monotonic parted by {seconds(step_s)} in {seconds(CLOCK_WINDOW_S)}"
-    return Finding("clock", Health.OK if step_s <= CLOCK_STEP_MAX_S else Health.NOTE, text)
+    text = f"wall and monotonic clock differ by {seconds(step_s)} after {seconds(CLOCK_WINDOW_S)}"
+    return HealthCheck("clock", Health.OK if step_s <= CLOCK_STEP_MAX_S else Health.NOTE, text)
 
 
-def _malloc(environment: "os._Environ[str] | dict[str, str]") -> Finding:
+def _malloc(environment: "os._Environ[str] | dict[str, str]") -> HealthCheck:
     found = [f"{name}={environment[name]}" for name in MALLOC_NAMES if environment.get(name)]
-    text = ", ".join(found) or f"none of {', '.join(MALLOC_NAMES)} set; memory goes back to the system late"
-    return Finding("malloc", Health.OK if found else Health.NOTE, text)
+    text = ", ".join(found) or f"none of {', '.join(MALLOC_NAMES)} is set; freed memory returns to the system late"
+    return HealthCheck("malloc", Health.OK if found else Health.NOTE, text)
 
 
-def _gpu() -> Finding:
-    """NVML being absent is no fault: the built-in runtime runs on the CPU."""
+def _gpu() -> HealthCheck:
+    """List the GPUs. A machine without NVML is healthy, because the built-in runtime runs on the CPU."""
     try:
         import pynvml
 
@@ -149,10 +152,10 @@ def _gpu() -> Finding:
         finally:
             pynvml.nvmlShutdown()
     except ImportError:
-        return Finding("gpu", Health.NOTE, "nvidia-ml-py is not installed: no GPU sensors")
+        return HealthCheck("gpu", Health.NOTE, "nvidia-ml-py is not installed: no GPU sensors")
     except pynvml.NVMLError as problem:
-        return Finding("gpu", Health.OK, f"none seen ({problem}); the built-in runtime uses the CPU")
-    return Finding("gpu", Health.OK, ", ".join(str(name) for name in names) or "NVML without a device")
+        return HealthCheck("gpu", Health.OK, f"none seen ({problem}); the built-in runtime uses the CPU")
+    return HealthCheck("gpu", Health.OK, ", ".join(str(name) for name in names) or "NVML without a device")
 
 
 def _indices(nvml: "object") -> range:
@@ -169,18 +172,18 @@ def _child(code: str) -> "subprocess.Popen[str]":
     )
 
 
-def _heard(package: str, child: "subprocess.Popen[str]", what: str) -> Finding:
-    """The result of a child that imports a package; the last line of its error when the import fails."""
+def _import_check(package: str, child: "subprocess.Popen[str]", label: str) -> HealthCheck:
+    """Wait for a child that imports a package. When the import fails, the text ends with its last error line."""
     try:
-        said, complaint = child.communicate(timeout=CHILD_MAX_S)
+        output, error_text = child.communicate(timeout=CHILD_MAX_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
-        return Finding(package, Health.BAD, f"importing it took more than {CHILD_MAX_S:.0f} s")
+        return HealthCheck(package, Health.BAD, f"importing it took more than {CHILD_MAX_S:.0f} s")
     if child.returncode == 0:
-        return Finding(package, Health.OK, f"{what} {said.strip()}")
-    last = (complaint.strip().splitlines() or [f"exit {child.returncode}"])[-1]
-    return Finding(package, Health.BAD, f"{_installed(package)}: {last}")
+        return HealthCheck(package, Health.OK, f"{label} {output.strip()}")
+    last = (error_text.strip().splitlines() or [f"exit {child.returncode}"])[-1]
+    return HealthCheck(package, Health.BAD, f"{_installed(package)}: {last}")
 
 
 def _installed(package: str) -> str:

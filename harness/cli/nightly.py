@@ -1,4 +1,4 @@
-"""`seatrial nightly`: what was typed, checked, and handed to the night."""
+"""`seatrial nightly`: check the options and run the night."""
 
 import os
 from functools import partial

@@ -1,4 +1,4 @@
-"""Which run is meant: a path, a run id or the end of one, or `latest`."""
+"""Find the run directory that a command-line argument names: a path, a run id or the end of one, or `latest`."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,7 +9,7 @@ LATEST = "latest"
 
 
 def find(given: str, runs_dir: Path) -> Path:
-    """The run directory. Raises Refusal naming what there is."""
+    """Return the run directory. Raises Refusal when no run or several runs match; the text lists candidates."""
     path = Path(given)
     if given != LATEST and path.is_dir():
         return path
@@ -23,11 +23,11 @@ def find(given: str, runs_dir: Path) -> Path:
         return chosen[0]
     if chosen:
         some = ", ".join(run.name for run in chosen[-5:])
-        raise Refusal(f"{given!r} means {len(chosen)} runs in {runs_dir}: {some}; give more of the name")
+        raise Refusal(f"{given!r} matches {len(chosen)} runs in {runs_dir}: {some}; give more of the name")
     names = [run.name for run in runs]
     near = get_close_matches(given, names, 1)
     remedy = f"did you mean {near[0]}?" if near else "give a run directory, a run id or `latest`"
-    raise Refusal(f"no run {given!r}, neither a folder nor in {runs_dir} ({len(runs)} runs); {remedy}")
+    raise Refusal(f"no run {given!r}: it is not a folder, and no run in {runs_dir} ({len(runs)} runs); {remedy}")
 
 
 def _latest(runs_dir: Path) -> Path:
@@ -41,7 +41,7 @@ def _latest(runs_dir: Path) -> Path:
 
 
 def _runs(runs_dir: Path) -> list[Path]:
-    """Runs by name: names start with their date, so the last one is the newest."""
+    """All runs, sorted by name. Names start with their date, so the last run is the newest."""
     if not runs_dir.is_dir():
         return []
     return sorted(path.parent for path in runs_dir.glob("*/plan.json") if not path.parent.is_symlink())

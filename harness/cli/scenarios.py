@@ -1,4 +1,4 @@
-"""`seatrial check` and `seatrial plan`: what a scenario says and what it would do, before anything is started."""
+"""`seatrial check` and `seatrial plan`: validate scenarios and show the plan of a run, without starting anything."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ RUN_ID = "planned"
 
 
 def check_all(names: list[str]) -> int:
-    """One line for each good scenario, every problem of each bad one; 4 when there is one."""
+    """Print one line for each valid scenario and every problem of an invalid one. Returns 4 if any is invalid."""
     known, code = vocabulary(catalogue()), Exit.PASS
     for name in names:
         try:

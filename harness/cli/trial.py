@@ -1,4 +1,4 @@
-"""Commands that make a run or look at one: run, demo, replay, judge, report, digest."""
+"""Commands that make or read a run: run, demo, replay, judge, report, digest."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from harness.report.source import NoRun
 
 
 def trial(options: RunOptions, *, report_only: bool = False) -> int:
-    """Make a run; its verdict is said by the run itself."""
+    """Make a run, which prints its own verdict. `report_only` turns FAIL and UNKNOWN into exit code 0."""
     code = _run(options).exit
     return Exit.PASS if report_only and code in (Exit.FAIL, Exit.UNKNOWN) else code
 
@@ -75,9 +75,9 @@ def _plan(run_dir: Path) -> dict[str, Any]:
     try:
         plan = json.loads((run_dir / "plan.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise Refusal(f"{run_dir} can't be run again: plan.json: {problem}") from None
+        raise Refusal(f"{run_dir} can't be replayed: plan.json: {problem}") from None
     if not isinstance(plan, dict):
-        raise Refusal(f"{run_dir} can't be run again: plan.json holds no object")
+        raise Refusal(f"{run_dir} can't be replayed: plan.json is not a JSON object")
     return plan
 
 
@@ -89,21 +89,21 @@ def _options_of(
     allow_hosts: tuple[str, ...],
     allow_command: bool,
 ) -> RunOptions:
-    """The recorded options with today's permissions; the scenario is the one that was kept in the run directory."""
+    """The recorded options with the permissions of this call. The scenario is the run directory's scenario.toml."""
     scenario = run_dir / "scenario.toml"
     if not scenario.is_file():
-        raise Refusal(f"{run_dir} can't be run again: it holds no scenario.toml")
+        raise Refusal(f"{run_dir} can't be replayed: it holds no scenario.toml")
     recorded: dict[str, Any] = {}
     try:
         recorded = json.loads((run_dir / OPTIONS_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        pass  # a run by an embedding program: scenario and seed say it all
+        pass  # a run of an embedding program: scenario and seed are complete
     except (OSError, ValueError) as problem:
         raise Refusal(f"{run_dir / OPTIONS_FILE}: {problem}") from None
     wanted = {**recorded, "scenario": str(scenario), "seed": seed if seed is not None else plan.get("seed")}
     wanted["replay_of"] = str(plan.get("run_id"))
     if (run_dir / COSTS_FILE).is_file():
-        wanted["costs"] = str(run_dir / COSTS_FILE)  # the table as it was, whatever became of the file
+        wanted["costs"] = str(run_dir / COSTS_FILE)  # the table of that run; the original file may have changed
     try:
         return RunOptions.from_json(wanted, runs_dir=runs_dir, allow_hosts=allow_hosts, allow_command=allow_command)
     except (TypeError, ValueError) as problem:
@@ -115,6 +115,6 @@ def _warn_of_another_commit(plan: dict[str, Any]) -> None:
 
     now, then = provenance().commit, plan.get("commit")
     if then != now:
-        print(f"seatrial: that run was of commit {then}, this is {now or 'no commit'}", file=sys.stderr)
+        print(f"seatrial: the recorded run used commit {then}; this is {now or 'no commit'}", file=sys.stderr)
     if plan.get("dirty"):
-        print("seatrial: that run was of a tree with changes that no commit holds", file=sys.stderr)
+        print("seatrial: the recorded run used a working tree with uncommitted changes", file=sys.stderr)

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from harness.live.admin import Admin
 from harness.live.child import Child, ChildDied, describe
 from harness.live.preflight import Answer, NotReady, TargetProblem, first_answer
-from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
+from harness.plan.server_config import server_tables
 from harness.plan.target_policy import refused_command
 from harness.telemetry.listeners import listener, port_of
 from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics

@@ -1,1 +1,1 @@
-"""From a scenario to a plan: names become things, capabilities are checked; the last place to refuse."""
+"""Make a plan from a scenario: resolve names, check capabilities, and refuse what the target can't do."""

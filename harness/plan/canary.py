@@ -1,4 +1,4 @@
-"""The canaries of a run: fixed greedy prompts that are sent again and again, and whose answers must not change."""
+"""The canaries of a run: fixed prompts with greedy decoding, sent periodically. Their replies must not change."""
 
 from collections.abc import Collection
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class CanaryConfig(BaseModel):
-    """Times in seconds, sizes in tokens. `logprobs`: how many alternatives to ask for; 0 asks for none."""
+    """Times are in seconds, sizes in tokens. `logprobs` is the number of alternatives to request (0: none)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -30,8 +30,9 @@ class CanaryConfig(BaseModel):
 def canaries_of(scenario: Scenario, capabilities: Collection[str]) -> CanaryConfig:
     """The canaries of a plan with these capabilities.
 
-    A foreign target is asked for no log probabilities: self-agreement compares texts, and many servers refuse them.
-    Without a reference only a prompt that came twice before the trial can be judged in it.
+    A target without exact replies gets no request for log probabilities: self-agreement compares texts, and many
+    servers refuse log probabilities. Without a reference, a prompt can be judged in the trial only if it was sent at
+    least twice before the trial.
     """
     every_s, exact = scenario.canary.every, "exact" in capabilities
     given: dict[str, Any] = {"every_s": every_s} if exact else {"every_s": every_s, "logprobs": 0}

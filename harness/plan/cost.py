@@ -1,7 +1,7 @@
-"""What a run will cost, and whether the scenario's own limits allow it.
+"""The expected cost of a run, checked against the scenario's limits.
 
-A limit that is hit cuts the run short, and a run that is cut short proves nothing: so one that is sure to be hit is
-refused before anything is sent.
+A run that reaches a limit ends early and proves nothing. A plan that is sure to reach a limit is therefore refused
+before any request is sent.
 """
 
 import math
@@ -12,12 +12,12 @@ from scenarios.arrivals import Forecast
 from scenarios.schema import Limits
 
 CHANCE_SD = 4.0
-"""Arrivals are drawn: so many standard deviations above the mean still have to fit."""
+"""Arrivals are random: the mean plus this many standard deviations must fit into limits.requests."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The bill with its canaries: means over the planned time. None where only the target knows."""
+    """Expected totals over the planned time, canaries included. None: only the target determines the number."""
 
     requests: float | None
     prompt_tokens: float | None
@@ -27,31 +27,31 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Overdraft:
-    """A limit that the plan will break."""
+class ExceededLimit:
+    """A limit that the plan will exceed."""
 
     name: str
     rule: str
     cure: str
 
 
-def overdrawn(limits: Limits, cost: Cost, loads: Sequence[Forecast]) -> Iterator[Overdraft]:
-    """Every limit that is too low for this plan."""
+def exceeded_limits(limits: Limits, cost: Cost, loads: Sequence[Forecast]) -> Iterator[ExceededLimit]:
+    """Yield every limit that is too low for this plan."""
     shorter = "raise it, or make the trial shorter"
     if cost.requests is not None and limits.requests is not None:
         most = cost.requests + CHANCE_SD * math.sqrt(cost.requests)
         if most > limits.requests:
-            rule = f"requests = {limits.requests}, and this plan sends about {cost.requests:.0f}, maybe {most:.0f}"
-            yield Overdraft("requests", rule, shorter)
+            rule = f"requests = {limits.requests}, and this plan sends about {cost.requests:.0f} (at most {most:.0f})"
+            yield ExceededLimit("requests", rule, shorter)
     if cost.prompt_tokens is not None and cost.output_tokens is not None and limits.tokens is not None:
         tokens = cost.prompt_tokens + cost.output_tokens
         if tokens > limits.tokens:
-            rule = f"tokens = {limits.tokens}, and this plan asks for about {tokens:.0f}"
-            yield Overdraft("tokens", rule, shorter)
+            rule = f"tokens = {limits.tokens}, and this plan needs about {tokens:.0f}"
+            yield ExceededLimit("tokens", rule, shorter)
     if limits.wall is not None and cost.wall_s > limits.wall:
         rule = f"wall = {limits.wall:g} s, and this plan takes about {cost.wall_s:.0f} s"
-        yield Overdraft("wall", rule, shorter)
+        yield ExceededLimit("wall", rule, shorter)
     rates = [load.rate_mean for load in loads if load.rate_mean is not None]
     if limits.rate is not None and sum(rates) > limits.rate:
-        rule = f"rate = {limits.rate:g}/s, and the loads come at {sum(rates):.3g}/s"
-        yield Overdraft("rate", rule, "raise it, or lower the rates of the loads")
+        rule = f"rate = {limits.rate:g}/s, and the loads together send {sum(rates):.3g}/s"
+        yield ExceededLimit("rate", rule, "raise it, or lower the rates of the loads")

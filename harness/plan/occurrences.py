@@ -1,4 +1,4 @@
-"""Every arming of every fault, with its time in the trial: `every` becomes occurrences 0, 1, 2, ..."""
+"""Every occurrence of every fault with its time in the trial: `every` gives the occurrences 0, 1, 2, ..."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ UNDECLARED_AT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One arming. Exactly one of `at_s` (from the start of the trial) and `after` ("oom.healed") is set."""
+    """One arming of a fault. Exactly one of `at_s` (s from the trial's start) and `after` ("oom.healed") is set."""
 
     spec: FaultSpec
     at_s: float | None
@@ -21,15 +21,15 @@ class Occurrence:
 
 
 def occurrences(scenario: Scenario, trial_s: float) -> list[Occurrence]:
-    """In order of time, those that follow another fault last. `trial_s` bounds what `every` repeats."""
-    found = [each for fault in scenario.fault for each in _of(fault, scenario.seed, trial_s)]
+    """All occurrences by time; those that wait for another fault come last. `every` repeats before `trial_s`."""
+    found = [each for fault in scenario.fault for each in _occurrences_of(fault, scenario.seed, trial_s)]
     return sorted(found, key=lambda each: float("inf") if each.at_s is None else each.at_s)
 
 
 def undeclared(lines: Sequence[str], seed: int, catalogue: Catalogue) -> list[Occurrence]:
-    """Faults that the judges are not told of, to test the judges: open for the whole trial, every fifth crossing.
+    """Faults that are not declared to the judges, to test the judges. They fire on every fifth crossing in the trial.
 
-    Raises SpecError with every line that is none, or that the catalogue does not permit.
+    Raises SpecError with every line that is not a `do` line, or that the catalogue does not permit.
     """
     when, specs, problems = When(skip=2, interval=5, times=None), [], []
     for n, line in enumerate(lines):
@@ -43,7 +43,7 @@ def undeclared(lines: Sequence[str], seed: int, catalogue: Catalogue) -> list[Oc
     return [Occurrence(spec, UNDECLARED_AT_S, None) for spec in specs]
 
 
-def _of(fault: Fault, seed: int, trial_s: float) -> Iterator[Occurrence]:
+def _occurrences_of(fault: Fault, seed: int, trial_s: float) -> Iterator[Occurrence]:
     if fault.when.after is not None:
         yield Occurrence(_spec(fault, 0, seed), None, fault.when.after)
         return
@@ -56,7 +56,7 @@ def _of(fault: Fault, seed: int, trial_s: float) -> Iterator[Occurrence]:
 
 
 def _spec(fault: Fault, n: int, seed: int) -> FaultSpec:
-    """What the injector is told: hits, not times; when to arm is the switch's business."""
+    """The specification for the injector. It holds no `at` and no `every`: the fault scheduler decides when to arm."""
     return FaultSpec(
         id=fault.id,
         n=n,

@@ -1,4 +1,4 @@
-"""The plan of a run: everything that is decided before anything starts, in one record that is written as plan.json."""
+"""The plan of a run: every decision made before the run starts, in one record that is written as plan.json."""
 
 import json
 import math
@@ -11,10 +11,10 @@ from assertions.judge import Need, NeedState, needs
 from assertions.plan_view import PlanView
 from faults import Catalogue, SpecError, resolve
 from harness.plan.canary import CanaryConfig
-from harness.plan.cost import Cost, overdrawn
-from harness.plan.knobs import server_tables
+from harness.plan.cost import Cost, exceeded_limits
 from harness.plan.occurrences import Occurrence, occurrences
-from harness.plan.served import LIVE, LIVE_ONLY, refused_fault, unserved
+from harness.plan.server_config import server_tables
+from harness.plan.support import LIVE, LIVE_ONLY, refused_fault, unsupported
 from harness.plan.timeline import PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance
 from runtime.config import ConfigProblems
@@ -32,12 +32,12 @@ CAPABILITIES = {
 }
 
 KNOWN_TIMES, KNOWN_MAX_S = 4, 100_000
-"""How far a trace is counted: so many times the planned time of the load, and at most a day and a bit."""
+"""The arrivals of a trace are counted for KNOWN_TIMES the planned time of the load, at most KNOWN_MAX_S seconds."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`needs` is filled last: judges look at the rest of the plan."""
+    """A checked plan. `needs` is filled last, because the judges read the rest of the plan."""
 
     run_id: str
     provenance: Provenance
@@ -48,17 +48,18 @@ class Plan:
     occurrences: tuple[Occurrence, ...]
     forecasts: dict[str, Forecast]
     by_second: dict[str, list[int]]
-    """Arrivals of each trace load in every second of load time, beyond the planned end for the cures' sake."""
+    """Arrivals of each trace load in every second of load time. It reaches beyond the planned end, so that a cure can
+    say how much longer a trial must be."""
     cost: Cost
     needs: tuple[Need, ...] = ()
 
     @property
     def replay(self) -> str:
-        """The command that runs this again."""
+        """The command that repeats this run."""
         return f"seatrial replay {self.run_id}"
 
     def to_json(self) -> dict[str, Any]:
-        """plan.json: plain numbers, seconds and bytes."""
+        """The content of plan.json. Times are in seconds, sizes in bytes."""
         plain = self.scenario.model_dump(mode="json", by_alias=True)
         return {
             "plan": 1,
@@ -111,21 +112,21 @@ class Plan:
         }
 
     def _load(self, load_id: str) -> dict[str, Any]:
-        seen = self.forecasts[load_id]
-        planned = None if seen.requests is None else round(seen.requests)
+        expected = self.forecasts[load_id]
+        planned = None if expected.requests is None else round(expected.requests)
         return {
             "id": load_id,
-            "rate_mean": seen.rate_mean,
-            "rate_max": seen.rate_max,
+            "rate_mean": expected.rate_mean,
+            "rate_max": expected.rate_max,
             "arrivals_planned": planned,
-            "period_s": seen.period_s,
-            # One text: a night has 30,000 seconds, and each would have a line of its own.
+            "period_s": expected.period_s,
+            # One string: as a list, indented JSON would need one line for each of 30,000 seconds.
             "arrivals_by_second": " ".join(map(str, self.by_second[load_id])) if load_id in self.by_second else None,
         }
 
 
 def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Provenance) -> Plan:
-    """Raises ScenarioProblems with everything that can't be served, before anything is started."""
+    """Make the plan of a scenario. Raises ScenarioProblems with every feature, fault and check that is refused."""
     scenario = document.scenario
     phases = timeline(scenario)
     planned = occurrences(scenario, trial_s(phases))
@@ -136,7 +137,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
     problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
     problems += [
         document.source.problem(("limits", found.name), found.rule, found.cure)
-        for found in overdrawn(scenario.limits, cost, list(forecasts.values()))
+        for found in exceeded_limits(scenario.limits, cost, list(forecasts.values()))
     ]
     if problems:
         raise ScenarioProblems(problems)
@@ -170,15 +171,16 @@ def _capabilities(scenario: Scenario) -> tuple[str, ...]:
 
 def _refused_features(document: Document) -> list[Problem]:
     return [
-        document.source.problem(feature.path, *_why_unserved(feature.name)) for feature in unserved(document.scenario)
+        document.source.problem(feature.path, *_why_unsupported(feature.name))
+        for feature in unsupported(document.scenario)
     ]
 
 
-def _why_unserved(name: str) -> tuple[str, str]:
+def _why_unsupported(name: str) -> tuple[str, str]:
     """The rule and its cure."""
     if name in LIVE_ONLY:
-        return f"{name} means nothing in virtual time", f"{LIVE}, or leave it out"
-    return f"{name} has no engine yet", "leave it out for now"
+        return f"{name} is not supported in virtual time", f"{LIVE}, or leave it out"
+    return f"{name} is not supported yet", "leave it out"
 
 
 def _refused_knobs(document: Document) -> list[Problem]:
@@ -190,19 +192,19 @@ def _refused_knobs(document: Document) -> list[Problem]:
     except ConfigProblems as error:
         return [document.source.problem(("target", "knobs"), text) for text in error.problems]
     if document.scenario.drive == "virtual" and target.knobs.get("kv_blocks") == 0:
-        rule = "kv_blocks = 0 asks this machine how many fit, and a virtual run must be the same on every machine"
+        rule = "kv_blocks = 0 depends on this machine's memory, and a virtual run must be equal on every machine"
         return [document.source.problem(("target", "knobs", "kv_blocks"), rule, f"give a number, or {LIVE}")]
     return []
 
 
 def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue: Catalogue) -> list[Problem]:
-    """What the catalogue says against each fault; and any fault at all, when the target can't be armed."""
+    """The problems of each fault; every fault is a problem when faults can't be armed in the target."""
     scenario, problems = document.scenario, []
     first = {occurrence.spec.id: occurrence.spec for occurrence in reversed(planned)}
     for index, fault in enumerate(scenario.fault):
         at = ("fault", index, "do")
         if "arm" not in CAPABILITIES[scenario.target.kind]:
-            rule = f"{fault.do} arms a point inside the runtime, which target.kind = {scenario.target.kind} can't"
+            rule = f"{fault.do} needs the built-in runtime, and target.kind is {scenario.target.kind}"
             problems.append(document.source.problem(at, rule, 'use target.kind = "builtin", or leave the fault out'))
             continue
         try:
@@ -218,7 +220,7 @@ def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue
 
 
 def _key_of(rule: str) -> tuple[str, ...]:
-    """The key of a fault that the catalogue speaks of."""
+    """The key of the fault that the rule is about, such as ("scope", "pool")."""
     key = rule.partition(":")[0].partition(" ")[0]
     return tuple(key.split(".")) if key.startswith(("scope", "place")) else ("do",)
 
@@ -245,7 +247,7 @@ def _cost(phases: tuple[PlannedPhase, ...], forecasts: dict[str, Forecast], cana
 
 
 def _planned_s(phase: PlannedPhase) -> float | None:
-    """Judges count in time only where time was given."""
+    """The planned time of a phase; None for a trial that is counted in replies, which has no planned time."""
     return None if phase.completed is not None and phase.name == "trial" else phase.planned_s
 
 

@@ -1,4 +1,4 @@
-"""Which targets a run may load, and which program it may start: both need somebody's word, never a file's."""
+"""The targets that a run may load, and the program that it may start. The user permits both, never a file."""
 
 import shlex
 from collections.abc import Collection
@@ -11,12 +11,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def refused_target(scenario: Scenario, allow_hosts: Collection[str], *, allow_command: bool) -> str | None:
-    """Why this scenario's target must not be loaded or started, with the cure; None when it may."""
+    """Return why the target must not be loaded or started, with the cure; None when both are permitted."""
     return refused_host(scenario, allow_hosts) or refused_command(scenario, allow_command=allow_command)
 
 
 def refused_host(scenario: Scenario, allowed: Collection[str]) -> str | None:
-    """Load goes to this machine, unless somebody typed out where else it may go."""
+    """Refuse a target that is neither loopback nor in `allowed` ("HOST:PORT")."""
     url = scenario.target.url
     if url is None:
         return None
@@ -30,16 +30,16 @@ def refused_host(scenario: Scenario, allowed: Collection[str]) -> str | None:
     place = f"{parts.hostname}:{port}"
     if parts.hostname in LOOPBACK or place in allowed:
         return None
-    return f"{place} is not this machine; add --allow-host {place} if it is yours to load"
+    return f"{place} is not this machine; add --allow-host {place} if you may put load on it"
 
 
 def refused_command(scenario: Scenario, *, allow_command: bool) -> str | None:
-    """A scenario that was kept in a run directory may come from a stranger: its program needs permission."""
+    """Refuse a command target without permission, because a run directory may come from an unknown person."""
     if scenario.target.kind != "command" or allow_command:
         return None
-    # In full and on one line: what is cut off or looks like a line of ours could hide what the program does.
+    # The command is shown in full and on one line: a cut or a fake line of output could hide a part of it.
     shown = terminal(shlex.join(scenario.target.command)).replace("\n", "\\n").replace("\t", "\\t")
     return (
         f"scenario {terminal(scenario.name)} would start a program: {shown}\n"
-        "  A run directory may come from a stranger. Read the command; if it may run, add --allow-command."
+        "  A run directory may come from someone else. Read the command; to permit it, add --allow-command."
     )

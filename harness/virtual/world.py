@@ -10,8 +10,8 @@ from collections.abc import Callable
 from harness.load.breaker import Breaker
 from harness.load.outcome import ClientEnd
 from harness.plan.canary import CanaryConfig
-from harness.plan.knobs import server_tables
 from harness.plan.plan import Plan
+from harness.plan.server_config import server_tables
 from harness.plan.timeline import trial_s
 from harness.telemetry.memory_series import memory_rows
 from harness.virtual.client import Client

@@ -54,7 +54,7 @@ def test_the_process_that_listens_is_found_and_told(page):
     assert document.scenario.target.pid == os.getpid()
     assert document.scenario.target.metrics is None
     assert len(said) == 1
-    assert f"{url} is served by process {os.getpid()}" in said[0]
+    assert f"{url}: process {os.getpid()} (" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_metrics_page_is_found_and_read_as_what_it_speaks(page, line, preset
     lines.append(line)
     document, said = discover(at(url + "/v1"))
     assert (document.scenario.target.metrics, document.scenario.target.metrics_preset) == (f"{url}/metrics", preset)
-    assert f"speaks as {preset} does" in said[1]
+    assert f"metrics of {preset} found" in said[1]
 
 
 def test_a_page_without_a_gauge_that_a_judge_could_use_is_left_alone(page):

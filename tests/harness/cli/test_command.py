@@ -125,7 +125,7 @@ def test_an_import_that_fails_is_3_and_not_a_failed_trial() -> None:
     probe = "import sys, harness.cli; sys.modules['typer'] = None; sys.exit(harness.cli.main(['faults']))"
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 3
-    assert "an error of our own" in done.stderr
+    assert "internal error of seatrial" in done.stderr
 
 
 def test_a_reader_that_leaves_does_not_change_the_code() -> None:

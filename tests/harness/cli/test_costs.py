@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.costs import cost_table, ours
+from harness.costs import builtin_tables, cost_table
 from harness.exits import Refusal
 from runtime.device.costs import DEFAULT, read_table
 from tests.harness.cli.conftest import Seatrial
@@ -27,7 +27,7 @@ def test_a_virtual_run_has_our_table_or_the_one_that_was_asked_for(tmp_path: Pat
     table = cost_table(written(tmp_path / "mine.json", GOOD | {"name": "mine"}), "virtual")
     assert table is not None
     assert table.name == "mine"
-    assert DEFAULT in ours()
+    assert DEFAULT in builtin_tables()
 
 
 def test_a_live_run_that_is_given_a_table_is_refused() -> None:
@@ -82,13 +82,13 @@ def test_no_value_in_a_file_makes_it_crash(tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_name_that_is_none_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=f"no table of this name; ours are {DEFAULT}"):
+    with pytest.raises(Refusal, match=f"no table of this name; built-in tables are {DEFAULT}"):
         cost_table("cpu-defalt", "virtual")
     with pytest.raises(Refusal, match="no such file; make one"):
         cost_table(str(tmp_path / "gone.json"), "virtual")
     plain = tmp_path / "table"
     plain.write_text("{}")
-    with pytest.raises(Refusal, match=r"has to end in \.json"):
+    with pytest.raises(Refusal, match=r"must end in \.json"):
         cost_table(str(plain), "virtual")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import doctor
-from harness.cli.doctor import Finding, Health, show
+from harness.cli.doctor import Health, HealthCheck, show
 
 
 class Clocks:
@@ -29,9 +29,9 @@ def test_a_stepping_clock_is_noted(step_s: float, health: Health) -> None:
 
 
 def test_one_bad_finding_is_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show([Finding("a", Health.OK, "x"), Finding("b", Health.NOTE, "y")]) == 0
-    assert show([Finding("a", Health.OK, "x"), Finding("b", Health.BAD, "y")]) == 3
-    assert "1 to mend" in capsys.readouterr().out
+    assert show([HealthCheck("a", Health.OK, "x"), HealthCheck("b", Health.NOTE, "y")]) == 0
+    assert show([HealthCheck("a", Health.OK, "x"), HealthCheck("b", Health.BAD, "y")]) == 3
+    assert "1 check failed" in capsys.readouterr().out
 
 
 def test_a_package_that_cannot_be_imported_is_bad_and_says_why() -> None:
@@ -41,7 +41,7 @@ def test_a_package_that_cannot_be_imported_is_bad_and_says_why() -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    found = doctor._heard("no_such_package_of_ours", child, "version")
+    found = doctor._import_check("no_such_package_of_ours", child, "version")
     assert found.health is Health.BAD
     assert "is not installed" in found.text
     assert "ModuleNotFoundError" in found.text

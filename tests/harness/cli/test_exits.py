@@ -59,7 +59,7 @@ def test_an_error_of_ours_is_short_and_names_the_file_with_the_traceback(
     code, said = outcome(RuntimeError("first line\nsecond line"))
     path = said.split("details: ")[1].strip()
     assert code == Exit.OURS
-    assert said.startswith("seatrial: an error of our own, not of your server: RuntimeError: first line\n")
+    assert said.startswith("seatrial: internal error of seatrial, not of your server: RuntimeError: first line\n")
     assert "Traceback" not in said
     with open(path, encoding="utf-8") as written:
         assert "Traceback" in written.read()

@@ -82,8 +82,8 @@ def test_the_permission_to_start_a_command_is_the_one_that_was_typed(tmp_path: P
 def test_another_commit_is_said(tmp_path: Path, started: list[RunOptions], capsys: pytest.CaptureFixture[str]) -> None:
     again(recorded(tmp_path / "r1", commit="abc", dirty=True))
     said = capsys.readouterr().err
-    assert "that run was of commit abc" in said
-    assert "no commit holds" in said
+    assert "the recorded run used commit abc" in said
+    assert "uncommitted changes" in said
 
 
 def test_a_folder_without_a_scenario_is_refused(tmp_path: Path, started: list[RunOptions]) -> None:

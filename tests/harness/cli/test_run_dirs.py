@@ -33,7 +33,7 @@ def test_latest_without_a_link_or_with_a_dead_one_is_the_newest_by_name(tmp_path
 def test_the_end_of_a_run_id_is_enough_while_it_means_one(tmp_path: Path) -> None:
     runs = made(tmp_path, "2026-01-01_aa7f", "2026-01-02_bb7f")
     assert find("aa7f", runs).name == "2026-01-01_aa7f"
-    with pytest.raises(Refusal, match="'7f' means 2 runs"):
+    with pytest.raises(Refusal, match="'7f' matches 2 runs"):
         find("7f", runs)
 
 

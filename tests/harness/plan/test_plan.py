@@ -39,7 +39,7 @@ def test_what_no_engine_serves_yet_is_refused_by_name_and_place():
     text = SMALL + "target = { groups = [{ name = 'a', hard = 0.5 }] }\n"
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
-    assert "target.groups.hard has no engine yet" in str(caught.value)
+    assert "target.groups.hard is not supported yet" in str(caught.value)
 
 
 def test_fault_that_persists_is_planned_live_told_to_the_injector_and_said():
@@ -47,7 +47,7 @@ def test_fault_that_persists_is_planned_live_told_to_the_injector_and_said():
     assert plan.occurrences[0].spec.persist
     assert plan.to_json()["faults"][0]["persist"] is True
     assert PlanView.from_plan(plan.to_json()).faults[0].trigger.persist
-    assert any("until healed and over restarts" in line for line in describe(plan))
+    assert any("until healed, also after a restart" in line for line in describe(plan))
 
 
 def test_what_needs_a_process_or_weights_is_refused_in_virtual_time_by_name():
@@ -56,8 +56,8 @@ def test_what_needs_a_process_or_weights_is_refused_in_virtual_time_by_name():
     text += "".join(f"[[fault]]\nid = 'f{n}'\ndo = 'device.launch: {do}'\n" for n, do in enumerate(("kill", "lost")))
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
-    assert "target.model means nothing in virtual time" in str(caught.value)
-    assert "fault.persist means nothing in virtual time" in str(caught.value)
+    assert "target.model is not supported in virtual time" in str(caught.value)
+    assert "fault.persist is not supported in virtual time" in str(caught.value)
     assert "device.launch: kill: it ends a server process" in str(caught.value)
     assert "device.launch: lost: it ends a server process" in str(caught.value)
     assert "pid" not in plan_of("drive = 'virtual'\n" + SMALL).capabilities
@@ -76,7 +76,7 @@ def test_planned_point_is_refused_as_planned():
 
 def test_fault_inside_a_server_that_is_not_ours_is_refused():
     text = SMALL + "[[fault]]\nid = 'f'\ndo = 'kv.take: oom'\n[target]\nkind = 'url'\nurl = 'http://127.0.0.1:1'\n"
-    with pytest.raises(ScenarioProblems, match="arms a point inside the runtime"):
+    with pytest.raises(ScenarioProblems, match="needs the built-in runtime"):
         plan_of(text)
 
 
@@ -130,9 +130,9 @@ url = "http://127.0.0.1:8000"
     ("limits", "said"),
     [
         ("requests = 100", "requests = 100, and this plan sends about 16"),
-        ("tokens = 900", "tokens = 900, and this plan asks for about"),
+        ("tokens = 900", "tokens = 900, and this plan needs about"),
         ("wall = '30s'", "wall = 30 s, and this plan takes about 7"),
-        ("rate = '1/s'", "rate = 1/s, and the loads come at 2/s"),
+        ("rate = '1/s'", "rate = 1/s, and the loads together send 2/s"),
     ],
 )
 def test_limit_that_is_sure_to_cut_the_run_short_is_refused_with_its_place(limits: str, said: str):
@@ -222,8 +222,8 @@ def test_knob_that_asks_the_machine_is_refused_in_virtual_time_beside_the_other_
     with pytest.raises(ScenarioProblems) as caught:
         plan_of(text)
     assert {problem.key for problem in caught.value.problems} == {"target.knobs.kv_blocks", "fault[0].do"}
-    assert "kv_blocks = 0 asks this machine" in str(caught.value)
-    assert "device.mem_info: lie 3: it speaks of this machine's memory" in str(caught.value)
+    assert "kv_blocks = 0 depends on this machine" in str(caught.value)
+    assert "device.mem_info: lie 3: it is crossed when the machine's free memory is read" in str(caught.value)
     plan_of(text.replace("'virtual'", "'live'"))
 
 
@@ -257,7 +257,7 @@ def test_fault_of_loading_needs_a_server_that_is_started_again(drive: str, fault
         ("memory.defrag: error", "swap_blocks = 0", "KV is swapped to the host"),
         ("memory.alloc: oom", "swap_blocks = 0", "KV is swapped to the host"),
         ("kv.evict: drop", "prefix_cache = false", "crossed by the prefix cache"),
-        ("kv.take: oom", "faults = false", "in which nothing can be armed"),
+        ("kv.take: oom", "faults = false", "without fault injection"),
     ],
 )
 def test_a_point_that_the_runtime_with_these_knobs_never_crosses_is_refused_with_a_cure(do: str, knobs: str, said: str):

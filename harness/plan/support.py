@@ -1,4 +1,4 @@
-"""What each drive serves today. Whatever else a scenario asks for is refused by name, never ignored."""
+"""The scenario features and fault points that each drive supports. A plan refuses all others by name."""
 
 from dataclasses import dataclass
 
@@ -19,16 +19,16 @@ NOT_YET = frozenset(
         "fault.scope.session",
     }
 )
-"""No drive serves these."""
+"""Features that no drive supports."""
 LIVE_ONLY = frozenset(
     {"target.model", "target.key_env", "target.metrics", "target.metrics_preset.sglang", "target.pid", "fault.persist"}
 )
-"""They speak of weights, HTTP and processes that end and start again, which a virtual run has none of."""
+"""Features that need weights, HTTP or a process that restarts. A virtual run has none of them."""
 assert NOT_YET | LIVE_ONLY <= NAMES, f"unknown features: {sorted((NOT_YET | LIVE_ONLY) - NAMES)}"
 
 
-def unserved(scenario: Scenario) -> list[Feature]:
-    """What the scenario uses and its drive does not serve, with where it stands in the file."""
+def unsupported(scenario: Scenario) -> list[Feature]:
+    """The features that the scenario uses and its drive does not support, with their position in the file."""
     refused = NOT_YET | LIVE_ONLY if scenario.drive == "virtual" else NOT_YET
     return [feature for feature in features(scenario) if feature.name in refused]
 
@@ -37,52 +37,56 @@ LIVE = 'set drive = "live"'
 WEIGHTS = "weights.read"
 NOT_VIRTUAL = {
     WEIGHTS: "it is crossed while weights are loaded, and a virtual run loads none",
-    "device.mem_info": "it speaks of this machine's memory, which a virtual run does not ask for",
+    "device.mem_info": "it is crossed when the machine's free memory is read, and a virtual run does not read it",
 }
-"""Points that no virtual run crosses."""
+"""Points that no virtual run crosses, with the reason."""
 HOST = ("swap.out", "swap.in", "device.copy.d2h", "device.copy.h2d", "memory.defrag")
 CACHE = ("kv.publish", "kv.evict")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Why a drive can't carry out a fault, and what to do."""
+class UnsupportedFault:
+    """The reason why a drive can't carry out a fault, and the remedy."""
 
     rule: str
     cure: str
 
 
-def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> Refused | None:
-    """None when it can. The catalogue must know the fault's point and action."""
+def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> UnsupportedFault | None:
+    """Return why the drive can't carry out `fault`, or None. The catalogue must hold its point and action."""
     point = fault.do.point
     if (never := _never_crossed(scenario, fault)) is not None:
         return never
     if scenario.drive == "virtual":
         if (why := NOT_VIRTUAL.get(point)) is not None:
-            return Refused(why, LIVE)
+            return UnsupportedFault(why, LIVE)
         if _ends_server(fault, catalogue):
-            return Refused("it ends a server process, and a virtual run has none that could start again", LIVE)
+            return UnsupportedFault("it ends a server process, and a virtual run has none that could start again", LIVE)
         return None
     others = (each for each in scenario.fault if each.do.point != WEIGHTS)
     if point == WEIGHTS and not (fault.persist and any(_ends_server(each, catalogue) for each in others)):
         rule = "weights are read before any fault can be armed, so it hits only a server that is started again"
-        return Refused(rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"')
+        return UnsupportedFault(
+            rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"'
+        )
     return None
 
 
-def _never_crossed(scenario: Scenario, fault: Fault) -> Refused | None:
-    """Points that the runtime with these knobs does not come by."""
+def _never_crossed(scenario: Scenario, fault: Fault) -> UnsupportedFault | None:
+    """Return the reason why the runtime never crosses the fault's point with these knobs, or None."""
     point, knobs = fault.do.point, {**EngineConfig().model_dump(), **scenario.target.knobs}
     if not knobs["faults"]:
-        return Refused("target.knobs faults = false builds a runtime in which nothing can be armed", "leave it out")
+        return UnsupportedFault(
+            "target.knobs faults = false builds a runtime without fault injection", "leave faults out"
+        )
     on_host = point in HOST or (point in ("memory.alloc", "memory.free") and fault.scope.pool == "io")
     if on_host and (not knobs["swap_blocks"] or knobs["preemption"] not in ("auto", "swap")):
-        rule = "it is crossed where KV is swapped to the host, and target.knobs swap nothing"
-        return Refused(rule, 'set swap_blocks above 0 and preemption = "swap" or "auto"')
+        rule = "it is crossed where KV is swapped to the host, and target.knobs turn swapping off"
+        return UnsupportedFault(rule, 'set swap_blocks above 0 and preemption = "swap" or "auto"')
     if scenario.drive == "virtual" and (fault.scope.graph or "").endswith("by_page"):
-        return Refused("KV pages stay in place in the model of a real server only", LIVE)
+        return UnsupportedFault("only the model of a real server keeps KV pages in place", LIVE)
     if point in CACHE and not knobs["prefix_cache"]:
-        return Refused(
+        return UnsupportedFault(
             "it is crossed by the prefix cache, and target.knobs prefix_cache = false", "leave that knob out"
         )
     return None
