@@ -54,7 +54,7 @@ FREE_BYTES_MIN = 64 * MIB
 """Below it, segments that hold nothing are given back to the system."""
 
 
-def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec] = ()) -> "Runtime":
+def build_served(engine: Mapping[str, object], evidence: EventSink, armed: Sequence[FaultSpec] = ()) -> "Runtime":
     """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it.
 
     `armed` are faults that shall be there before the weights are read.
@@ -65,7 +65,7 @@ def build_served(engine: Mapping[str, object], witness: EventSink, armed: Sequen
     directory = Path(knobs.model) if knobs.model is not None else default_model()
     config = read_config(directory)
     mailbox = Mailbox(knobs.waiting_max)
-    env = make_env(knobs, WallClock(), mailbox.wake, witness.fire, witness.fault)
+    env = make_env(knobs, WallClock(), mailbox.wake, evidence.fire, evidence.fault)
     if armed:
         env.faults.arm(armed)
     if knobs.kv_blocks == 0:

@@ -17,7 +17,7 @@ from runtime.core.messages import Mailbox, Output
 from runtime.device.virtual_time import VirtualTime
 from runtime.server.admission import Admission, Rejected, Terms
 from runtime.server.config import ServerConfig
-from runtime.server.errors import of_failure
+from runtime.server.errors import problem_of_failure
 from runtime.server.events import Event, Refusal
 from runtime.server.request import Caller
 
@@ -64,7 +64,7 @@ class VirtualServer:
         except Rejected as rejected:
             found = rejected.problem
         except InvalidRequest as failure:
-            found = of_failure(failure)
+            found = problem_of_failure(failure)
         else:
             if asked.cancel is not None and asked.cancel.after_send():
                 self.hang_up(client, ClientEnd.CANCELLED)

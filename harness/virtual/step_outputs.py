@@ -33,7 +33,7 @@ class VirtualOutputs:
             session = self._server.admission.open[name]
             client = session.peer.client
             if not client.asked.stream:
-                session.told(drawn)
+                session.mark_sent(drawn)
                 continue
             first_ns = client.chunks_of(stamps_ns, drawn, longest_ns)
             load = client.asked.load

@@ -185,7 +185,7 @@ class World:
         return MemoryFigures(pools=(kv,), prefix=prefix_usage(pool, block_bytes), tenants=tenants)
 
     def _sample(self) -> None:
-        self.server.admission.end_silent()
+        self.server.admission.end_overdue()
         self.server.marked(self.time.now_ns(), all_of_them=True)
         status, load, now_ns = self.engine.status, self.load, self.time.now_ns()
         kv = status.kv

@@ -1,5 +1,5 @@
-"""OpenAI-compatible HTTP in front of an engine that runs on its own thread of the same process.
+"""OpenAI-compatible HTTP server in front of an engine that runs on its own thread of the same process.
 
-supervisor (no torch) --starts, restarts--> main --> house: two listeners, one loop, one engine thread
-request --> app --> schema --> door --Submit--> engine --> sink --> exchange --> reply --> client
+supervisor (no torch) --starts, restarts--> main --> ServerProcess: two listeners, one event loop, one engine thread
+request --> app --> schema --> admission --Submit--> engine --> sink --> session --> response writer --> client
 """

@@ -1,4 +1,4 @@
-"""`python -m runtime.server`: the supervisor, which starts the server proper."""
+"""`python -m runtime.server`: starts the supervisor, which starts the server process."""
 
 import sys
 

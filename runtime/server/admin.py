@@ -1,7 +1,8 @@
-"""/admin/*: arming, healing, audits and drain, for the harness. Loopback, an own port, a token; absent by default.
+"""/admin/*: arms and heals faults, audits and drains, for the harness. It is off by default, and has a loopback port of
+its own and a token.
 
-Arming goes to the injector at once, past the engine's mailbox: a hung engine must be healable. Audit and drain are the
-engine's own work, so they go through the mailbox and wait with a bound.
+Faults are armed in the injector directly, past the engine's mailbox, so that faults of a hung engine can be healed.
+Audit and drain run on the engine's thread: they go through the mailbox and wait with a limit.
 """
 
 import asyncio
@@ -42,8 +43,8 @@ def make_admin(
     token: str,
     flush: Callable[[], None],
 ) -> ASGIApp:
-    """The application. `empty` is set while nobody is inside; `flush` writes marks and events down, so that an audit's
-    reader finds everything that happened before it."""
+    """The application. `empty` is set while no request is open. `flush` writes counters and events to the journal, so
+    that they stand before the rows of an audit."""
     admin = Admin(runtime, admission, empty, journal, flush)
     routes = [
         Route("/admin/faults", admin.arm, methods=["POST"]),
@@ -60,14 +61,15 @@ def make_admin(
 
 
 class TokenGuard:
-    """Lets nobody in without the token, nor under a foreign Host: no web page that rebinds a name may arm faults."""
+    """Refuses requests without the token (401) or with a Host that is not loopback (403), so that a web page can't arm
+    faults by DNS rebinding."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Checked before any route is looked up, so that a stranger does not even learn which there are."""
+        """Checks a request before its route is looked up, so that a refused client can't learn which routes exist."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
         if host not in ("127.0.0.1", "localhost", "[::1]"):
@@ -85,7 +87,7 @@ class TokenGuard:
 
 
 class Admin:
-    """The endpoints."""
+    """The endpoints of /admin."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Admin:
         self._flush = flush
 
     async def arm(self, request: Request) -> Response:
-        """One FaultSpec or a list of them: all are armed, or none."""
+        """Arms one FaultSpec or a list of them: all or none."""
         try:
             raw = json.loads(await read_body(request, _BODY_BYTES_MAX))
             specs = [FaultSpec.from_json(each) for each in (raw if isinstance(raw, list) else [raw])]
@@ -116,14 +118,16 @@ class Admin:
         return JSONResponse({"armed": [{"id": spec.id, "n": spec.n} for spec in specs]})
 
     async def faults(self, _: Request) -> Response:
-        """Every fault that was armed, with its present state."""
+        """Lists every fault that was armed, with its present state."""
         return JSONResponse({"faults": [state.to_json() for state in self._runtime.env.faults.states()]})
 
     async def heal(self, request: Request) -> Response:
-        """End one fault, all its occurrences or the `n`-th."""
+        """Heals one fault: all its occurrences or the `n`-th."""
         n = request.query_params.get("n")
         if n is not None and not n.isdecimal():
-            return error_response(problem(400, f'n "{n}" is no occurrence; give 0, 1, ...', "invalid_value", "n"))
+            return error_response(
+                problem(400, f'n "{n}" is not the number of an occurrence; give 0, 1, ...', "invalid_value", "n")
+            )
         try:
             ended = self._runtime.env.faults.heal(request.path_params["fault"], "harness", int(n) if n else None)
         except UnknownName as error:
@@ -131,16 +135,16 @@ class Admin:
         return JSONResponse({"healed": ended})
 
     async def heal_all(self, _: Request) -> Response:
-        """End every fault."""
+        """Heals every fault."""
         return JSONResponse({"healed": self._runtime.env.faults.heal_all("harness")})
 
     async def heartbeat(self, _: Request) -> Response:
-        """The harness that armed faults is still alive."""
+        """Tells the injector that the harness is alive; without heartbeats all faults heal."""
         self._runtime.env.faults.beat()
         return JSONResponse({"t_ns": self._runtime.env.clock.now_ns()})
 
     async def audit(self, request: Request) -> Response:
-        """Who holds what, as the engine and the server know it. `scope`: live, quiesce or drain."""
+        """Audits the resources that each request holds. `scope` is live, quiesce or drain."""
         scope = request.query_params.get("scope", "live")
         if scope not in _SCOPES:
             text = f'scope "{scope}" is unknown; give one of {", ".join(_SCOPES)}'
@@ -159,7 +163,7 @@ class Admin:
         return JSONResponse({"t_ns": t_ns, "rows": rows})
 
     async def drain(self, request: Request) -> Response:
-        """Take nothing new, for good; wait up to `timeout_s` (0) for those inside, and say whether they are out."""
+        """Refuses new requests from now on, and waits up to `timeout_s` seconds (0) until no request is open."""
         try:
             timeout_s = float(request.query_params.get("timeout_s", "0"))
         except ValueError:
@@ -170,18 +174,18 @@ class Admin:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            pass  # the answer says who is still inside
+            pass  # the reply says how many requests are still open
         self._flush()
         open_now = len(self._admission.open)
         return JSONResponse({"t_ns": self._runtime.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})
 
     async def info(self, _: Request) -> Response:
-        """Process, model and capabilities of this server."""
+        """Gives process id, model and capabilities of this server."""
         return JSONResponse({"pid": os.getpid(), "model": self._runtime.model, **self._runtime.info})
 
     async def memory(self, _: Request) -> Response:
-        """Figures of every pool, of the prefix cache, of each tenant and of each request, now; a table of the pools for
-        people; and what is held outside of them."""
+        """Gives the present figures of each pool, the prefix cache, each tenant and each request, bytes outside of the
+        pools, and a table of the pools as text."""
         try:
             memory = await self._on_engine(self._runtime.measure_memory, _ENGINE_WAIT_S)
         except TimeoutError:
@@ -213,20 +217,20 @@ class Admin:
         }
 
     async def _on_engine(self, do: Callable[[], T], wait_s: float) -> T:
-        """Run on the engine's thread between two steps. Errors: TimeoutError; whatever `do` raises."""
+        """Runs `do` on the engine's thread between two steps. Raises TimeoutError after `wait_s`, or `do`'s error."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
         def hand_back(value: T | None, error: BaseException | None) -> None:
             if answer.done():
-                return  # nobody waits any more
+                return  # the request timed out or its client left
             if error is not None:
                 answer.set_exception(error)
             else:
                 answer.set_result(value)  # type: ignore[arg-type]
 
         def call() -> None:
-            # An error of the audit belongs to who asked for it and must not end the engine's thread.
+            # An error of `do` belongs to the admin request and must not end the engine's thread.
             value, error = None, None
             try:
                 value = do()
@@ -240,5 +244,5 @@ class Admin:
 
 
 def _busy() -> Response:
-    text = f"the engine did not come round to it in {_ENGINE_WAIT_S:g} s; heal what hangs it and ask again"
+    text = f"the engine did not run the call in {_ENGINE_WAIT_S:g} s; heal the fault that hangs it and try again"
     return error_response(problem(504, text, "engine_busy"))

@@ -1,7 +1,7 @@
-"""Admission: who is let in to the engine, and the list of those who are inside. Pure state, as the sessions are.
+"""Admits requests to the engine and keeps the sessions of all open ones. It does no IO.
 
 GenerationParams -> admit: fatal? closed? fits the context? -> mailbox.offer -> Session in `open`
-engine's outputs -> deliver -> the session's news ... answered and ended -> one `served` row, out of `open`
+engine's outputs -> deliver -> Session.push ... delivered and ended -> one `served` row, removed from `open`
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, RuntimeFailure
 from runtime.core.messages import Cancel, End, Finish, Mailbox, Output, Submit
 from runtime.core.work import Sampling
-from runtime.server.errors import Problem, of_failure, problem
-from runtime.server.request import Answered, Caller, GenerationParams, ServedRow, served_row
+from runtime.server.errors import Problem, problem, problem_of_failure
+from runtime.server.request import Caller, Delivery, GenerationParams, ServedRow, served_row
 from runtime.server.session import P, Session
 from runtime.server.text import Decode, Transcript
 
 
 class Rejected(Exception):
-    """A request is not let in; `problem` says why."""
+    """A request is not admitted; `problem` is the error for the client."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -28,33 +28,33 @@ class Rejected(Exception):
 
 
 class Flag(Protocol):
-    """An `asyncio.Event`, or what is like it."""
+    """An `asyncio.Event`, or a class with its methods."""
 
     def set(self) -> None:
-        """Nobody is inside."""
+        """No request is open."""
         ...
 
     def clear(self) -> None:
-        """Somebody is."""
+        """A request is open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The figures that admission decides by."""
+    """The settings of admission."""
 
     proc: str
-    """The name of this server process, written into each row."""
+    """Name of this server process, written into each row."""
     context_tokens: int
-    """Prompt and answer together may not be longer."""
+    """Most tokens of prompt and answer together."""
     grace_s: float
     """Seconds that the server waits for the engine's own 504 after a deadline."""
     decode: Decode | None = None
-    """From token ids to text; None where nobody reads text."""
+    """Converts token ids to text; None in virtual time, where text is not read."""
 
 
 class Admission(Generic[P]):
-    """Belongs to one thread. Implements `session.Host`."""
+    """The open sessions of one server. All calls come from one thread. Implements `session.Host`."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Admission(Generic[P]):
         count: Callable[[str], None],
         empty: Flag | None = None,
     ) -> None:
-        """`fatal` gives the engine's last word, `record` takes each row with its session if it had one, `count` counts
-        rare paths, and `empty` is set while nobody is inside."""
+        """`fatal` gives the error that ended the engine, if any. `record` takes each row, with the session if there was
+        one. `count` counts rare paths. `empty` is set while no request is open."""
         self.open: dict[str, Session[P]] = {}
-        """By the server's id."""
+        """Server id -> session."""
         self.closed: Problem | None = None
-        """Set: nobody new is let in."""
+        """When set, new requests are refused with this error."""
         self.open_since_ns = 0
-        """When `open` last went from empty to not empty."""
+        """Time (ns) at which `open` last became not empty."""
         self.env = env
         self.count = count
         self.terms = terms
@@ -85,13 +85,13 @@ class Admission(Generic[P]):
             empty.set()
 
     def admit(self, params: GenerationParams, caller: Caller, peer: P) -> Session[P]:
-        """Hand a request to the engine. Raises Rejected, with what the client is told."""
-        if (shut := self.shut()) is not None:
-            raise Rejected(shut)
+        """Passes a request to the engine. Raises Rejected with the error for the client."""
+        if (closed := self.closed_reason()) is not None:
+            raise Rejected(closed)
         try:
             submit = self._submit(params, caller)
         except RuntimeFailure as failure:
-            raise Rejected(of_failure(failure)) from failure
+            raise Rejected(problem_of_failure(failure)) from failure
         if not self._mailbox.offer(submit):
             self.count("mailbox.full")
             raise Rejected(problem(429, "the engine's inbox is full; retry after 1 s", "queue_full"))
@@ -105,31 +105,31 @@ class Admission(Generic[P]):
         self.open[caller.server_id] = session
         return session
 
-    def shut(self) -> Problem | None:
-        """Why nobody can be let in now."""
+    def closed_reason(self) -> Problem | None:
+        """The error that new requests get now: the engine's fatal error or `closed`; None when they are admitted."""
         fatal = self._fatal()
-        return of_failure(fatal) if fatal is not None else self.closed
+        return problem_of_failure(fatal) if fatal is not None else self.closed
 
     def reject(self, caller: Caller, problem: Problem) -> None:
-        """Write the row of one that never got in."""
-        answered = Answered(problem.outcome, problem.code)
-        self._record(served_row(caller, self.terms.proc, self.env.clock.now_ns(), answered, None), None)
+        """Writes the row of a request that was not admitted."""
+        delivery = Delivery(problem.outcome, problem.code)
+        self._record(served_row(caller, self.terms.proc, self.env.clock.now_ns(), delivery, None), None)
 
     def deliver(self, outputs: Iterable[Output]) -> None:
-        """News of the engine. A request that the server gave up on is known no more: its row is written."""
+        """Passes outputs of the engine to their sessions. Outputs of requests that are no longer open are dropped."""
         for output in outputs:
             session = self.open.get(output.request_id)
             if session is not None:
                 session.push(output)
 
-    def end_silent(self) -> None:
-        """Speak the last word for everybody whose engine has said nothing until long after the deadline."""
+    def end_overdue(self) -> None:
+        """Ends each request that the engine has not ended by `give_up_ns`, some time after its deadline."""
         now_ns = self.env.clock.now_ns()
-        for session in [one for one in self.open.values() if one.silent_ns <= now_ns]:
-            session.silence()
+        for session in [one for one in self.open.values() if one.give_up_ns <= now_ns]:
+            session.time_out()
 
     def end_all(self, end: End) -> None:
-        """Speak the last word for everybody inside."""
+        """Ends every open request with `end`, unless the engine has ended it."""
         for session in list(self.open.values()):
             session.end_by_server(end)
 
@@ -171,5 +171,5 @@ class Admission(Generic[P]):
 
 
 def _seed(seed: int, request: str) -> int:
-    """Drawn from the client's own id, so that a repeated run draws the same tokens in whatever order they arrive."""
+    """A sampling seed made of the client's request id, so that a repeated run draws equal tokens in any order."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{request}".encode(), digest_size=8).digest()) >> 1

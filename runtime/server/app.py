@@ -1,4 +1,4 @@
-"""The public routes. A request's way: headers -> Caller, body -> schema -> GenerationParams -> Admission -> Session."""
+"""The public routes. They turn headers into a Caller and the body into GenerationParams, and call `Admission.admit`."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from runtime.server import chat, completions
 from runtime.server.admission import Admission, Rejected
 from runtime.server.config import ServerConfig
 from runtime.server.connection import Connection
-from runtime.server.errors import of_failure, problem
+from runtime.server.errors import problem, problem_of_failure
 from runtime.server.health import unhealthy_reason
 from runtime.server.journal import Journal
 from runtime.server.meter import CONTENT_TYPE, Meter
@@ -59,7 +59,7 @@ def make_app(
 
 
 class Endpoints:
-    """Reads requests and hands them to admission."""
+    """The endpoints that generate text: they parse requests and pass them to admission."""
 
     def __init__(
         self, runtime: RuntimeHandle, admission: Admission[Connection], config: ServerConfig, journal: Journal
@@ -75,38 +75,38 @@ class Endpoints:
     async def completions(self, request: Request) -> ASGIApp:
         """POST /v1/completions."""
 
-        def read_it(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
+        def parse(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
             tokenizer = self._runtime.tokenizer
             params = completions.params(self._checked(read(CompletionRequest, body)), tokenizer)
             return params, completions.CompletionRendering(answer_id, *self._names(), params, tokenizer)
 
-        return await self._answer(request, read_it)
+        return await self._answer(request, parse)
 
     async def chat(self, request: Request) -> ASGIApp:
         """POST /v1/chat/completions."""
 
-        def read_it(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
+        def parse(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
             tokenizer = self._runtime.tokenizer
             params = chat.params(self._checked(read(ChatRequest, body)), tokenizer)
             return params, chat.ChatRendering(answer_id, *self._names(), params, tokenizer)
 
-        return await self._answer(request, read_it)
+        return await self._answer(request, parse)
 
     async def _answer(
-        self, request: Request, read_it: Callable[[bytes, str], tuple[GenerationParams, Rendering]]
+        self, request: Request, parse: Callable[[bytes, str], tuple[GenerationParams, Rendering]]
     ) -> ASGIApp:
         caller = self._caller(request)
         try:
             self._authorise(request)
             body = await read_body(request, self._config.body_bytes_max)
-            params, rendering = read_it(body, caller.server_id)
-            self._journal.know(caller.server_id, caller.request)
+            params, rendering = parse(body, caller.server_id)
+            self._journal.add_name(caller.server_id, caller.request)
             session = self._admission.admit(params, caller, Connection())
             return ResponseWriter(session, rendering, self._runtime.env.clock)
         except Rejected as rejected:
             found = rejected.problem
         except RuntimeFailure as failure:
-            found = of_failure(failure)
+            found = problem_of_failure(failure)
         except ClientDisconnect:
             found = problem(499, "the client left before its request was read", "client_gone")
         self._admission.reject(caller, found)
@@ -131,7 +131,7 @@ class Endpoints:
             raise Rejected(problem(401, text, "invalid_api_key"))
 
     def _timeout_s(self, wanted: str | None) -> float:
-        """Less than the configured one if the client asks for it; what is no number is no wish."""
+        """The timeout in seconds: the client's, at most the configured limit. A value that is no number is ignored."""
         limit_s = self._config.request_timeout_s
         try:
             wanted_s = float(wanted) if wanted is not None else limit_s
@@ -139,13 +139,13 @@ class Endpoints:
             return limit_s
         return min(wanted_s, limit_s) if wanted_s > 0 else limit_s
 
-    def _checked(self, asked: M) -> M:
+    def _checked(self, request: M) -> M:
         model = self._runtime.model
-        if asked.model is not None and asked.model != model:
-            failure = InvalidRequest(f'no model "{asked.model}" here; there is "{model}"', "model", "model_not_found")
+        if request.model is not None and request.model != model:
+            failure = InvalidRequest(f'no model "{request.model}" here; there is "{model}"', "model", "model_not_found")
             failure.http = 404
             raise failure
-        return asked
+        return request
 
     def _names(self) -> tuple[int, str]:
         return int(time.time()), self._runtime.model

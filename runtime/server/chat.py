@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: reads a request and renders its answer."""
+"""POST /v1/chat/completions: parses a request and renders its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from runtime.server.schema import ChatRequest
 
 
 def params(request: ChatRequest, tokenizer: Tokenizer) -> GenerationParams:
-    """Read the request's parameters. Raises InvalidRequest."""
+    """The parameters of the request. Raises InvalidRequest."""
     if request.max_tokens is not None and request.max_completion_tokens is not None:
         raise InvalidRequest("give max_tokens or max_completion_tokens, not both", "max_tokens")
     if request.top_logprobs is not None and not request.logprobs:
@@ -31,15 +31,17 @@ def params(request: ChatRequest, tokenizer: Tokenizer) -> GenerationParams:
 
 
 class ChatRendering:
-    """`chat.completion`, and `chat.completion.chunk` with deltas."""
+    """Renders an answer as `chat.completion`, or as chunks `chat.completion.chunk` with deltas."""
 
-    def __init__(self, answer_id: str, created: int, model: str, asked: GenerationParams, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, answer_id: str, created: int, model: str, params: GenerationParams, tokenizer: Tokenizer
+    ) -> None:
         self._base = {"id": f"chatcmpl-{answer_id}", "created": created, "model": model}
-        self._asked = asked
+        self._params = params
         self._tokenizer = tokenizer
 
     def opening(self) -> Json:
-        """The role comes first, in a chunk of its own."""
+        """A chunk with the role, before all others."""
         return self._chunk({"role": "assistant", "content": ""}, (), None)
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
@@ -61,17 +63,17 @@ class ChatRendering:
         return {**self._base, "object": "chat.completion", "choices": [choice], "usage": usage}
 
     def _chunk(self, delta: dict[str, str], sampled: Sequence[Sampled], finish: str | None) -> Json:
-        # With include_usage every chunk has the key; null until the last.
-        usage = {"usage": None} if self._asked.include_usage else {}
+        # With include_usage every chunk has the key; it is null in all but the last.
+        usage = {"usage": None} if self._params.include_usage else {}
         choice = self._choice("delta", delta, sampled, finish)
         return {**self._base, "object": "chat.completion.chunk", "choices": [choice], **usage}
 
     def _choice(self, part: str, said: object, sampled: Sequence[Sampled], finish: str | None) -> dict[str, Any]:
         logprobs = None
-        if self._asked.logprobs is not None and sampled:
+        if self._params.logprobs is not None and sampled:
             logprobs = {"content": [self._entry(each) for each in sampled], "refusal": None}
         choice: dict[str, Any] = {"index": 0, part: said, "logprobs": logprobs, "finish_reason": finish}
-        if self._asked.token_ids:
+        if self._params.token_ids:
             choice["token_ids"] = [each.token for each in sampled]
         return choice
 

@@ -1,4 +1,4 @@
-"""POST /v1/completions: reads a request and renders its answer."""
+"""POST /v1/completions: parses a request and renders its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _MAX_TOKENS = 16  # OpenAI's default
 
 
 def params(request: CompletionRequest, tokenizer: Tokenizer) -> GenerationParams:
-    """Read the request's parameters. Raises InvalidRequest."""
+    """The parameters of the request. Raises InvalidRequest."""
     return generation(
         request,
         tokenizer,
@@ -35,7 +35,7 @@ def generation(
     logprobs: int | None,
     role_first: bool = False,
 ) -> GenerationParams:
-    """Read the parameters that both endpoints share."""
+    """The parameters of a request, from the fields that both endpoints share and from the arguments."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     stop_tokens = frozenset() if request.ignore_eos else tokenizer.stop_tokens
     return GenerationParams(
@@ -57,7 +57,8 @@ def generation(
 
 
 def _prompt(prompt: str | list[int] | list[str] | list[list[int]], tokenizer: Tokenizer) -> list[int]:
-    """One prompt, as text or ids, bare or as the only one of a list."""
+    """Token ids of one prompt, given as text or ids, by itself or as the only element of a list. Raises
+    InvalidRequest."""
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         if len(prompt) > 1:
             raise InvalidRequest(
@@ -74,11 +75,13 @@ def _prompt(prompt: str | list[int] | list[str] | list[list[int]], tokenizer: To
 
 
 class CompletionRendering:
-    """`object: text_completion`, whole and in chunks of the same shape."""
+    """Renders an answer as `text_completion`, in one piece or as chunks of that shape."""
 
-    def __init__(self, answer_id: str, created: int, model: str, asked: GenerationParams, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, answer_id: str, created: int, model: str, params: GenerationParams, tokenizer: Tokenizer
+    ) -> None:
         self._base = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": created, "model": model}
-        self._asked = asked
+        self._params = params
         self._tokenizer = tokenizer
         self._offset = 0
 
@@ -103,14 +106,14 @@ class CompletionRendering:
         return {**self._base, "choices": [self._choice(text, sampled, finish)], "usage": usage}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> Json:
-        # With include_usage every chunk has the key; null until the last.
-        usage = {"usage": None} if self._asked.include_usage else {}
+        # With include_usage every chunk has the key; it is null in all but the last.
+        usage = {"usage": None} if self._params.include_usage else {}
         return {**self._base, "choices": choices, **usage}
 
     def _choice(self, text: str, sampled: Sequence[Sampled], finish: str | None) -> dict[str, Any]:
-        logprobs = self._logprobs(sampled) if self._asked.logprobs is not None and sampled else None
+        logprobs = self._logprobs(sampled) if self._params.logprobs is not None and sampled else None
         choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        if self._asked.token_ids:
+        if self._params.token_ids:
             choice["token_ids"] = [each.token for each in sampled]
         return choice
 

@@ -1,4 +1,4 @@
-"""The server's settings: one JSON file `{"server": {...}, "engine": {...}}`, and flags that win over it."""
+"""The server's settings: one JSON file `{"server": {...}, "engine": {...}}`, and flags that override it."""
 
 import ipaddress
 import json
@@ -15,7 +15,7 @@ ADMIN_TOKEN_ENV = "SEATRIAL_ADMIN_TOKEN"  # noqa: S105 - the variable's name, no
 
 
 class ConfigError(ValueError):
-    """Settings that cannot be used; the text names value, rule and remedy. The process ends with code 4."""
+    """Settings can't be used; the text names value, rule and remedy. The process ends with code 4."""
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -24,7 +24,7 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class ServerConfig(BaseModel):
-    """Checked when made. Port 0 takes a free one. What flags and file give goes through `server_config`."""
+    """Settings of the server, checked when made. Port 0 takes a free port. `server_config` reads file and flags."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -35,17 +35,18 @@ class ServerConfig(BaseModel):
     admin: bool = False
     admin_port: Port = 0
     outcomes: str | None = None
-    """Path of outcomes.jsonl; None keeps no record."""
+    """Path of the journal, outcomes.jsonl; None writes none."""
     keys: dict[str, str] = {}
-    """API key -> group; "env:NAME" takes the key from the environment. Without any, all are in group "default"."""
+    """API key -> group; "env:NAME" takes the key from the environment. Without keys all requests are in group
+    "default"."""
     request_timeout_s: Seconds = 600.0
     """The deadline of a request; a client may ask for less with X-Request-Timeout."""
     answer_grace_s: Seconds = 5.0
-    """How long after its deadline the server waits for the engine's own 504 before it gives one itself."""
+    """How long after a request's deadline the server waits for the engine's 504 before it sends one itself."""
     health_stall_s: Seconds = 10.0
-    """Open work and no progress for so long is unhealthy."""
+    """The server is unhealthy when requests are open and the engine makes no progress for so long."""
     stream_events_max: Count = 256
-    """News that may wait for a client that does not read; one more cancels it."""
+    """Outputs that may wait for a client that does not read; one more cancels the request."""
     send_max_s: Seconds = 30.0
     """How long one write may wait for the client."""
     stop_grace_s: Seconds = 5.0
@@ -57,7 +58,7 @@ class ServerConfig(BaseModel):
     @field_validator("host")
     @classmethod
     def _loopback(cls, host: str, info: ValidationInfo) -> str:
-        # `allow_host` comes first; where it is itself wrong, that is told and this need not be.
+        # `allow_host` is checked first; when it is invalid, only that is reported.
         if not info.data.get("allow_host", True) and not is_loopback(host):
             raise ValueError(f'host "{host}" is not loopback; give 127.0.0.1, or add --allow-host if you mean it')
         return host
@@ -70,12 +71,12 @@ class ServerConfig(BaseModel):
         return admin
 
     def groups(self) -> dict[str, str]:
-        """The group of each API key, with the environment's keys filled in."""
+        """API key -> group, with keys from the environment filled in. Raises ConfigError when a variable is not set."""
         return {_key(name): group for name, group in self.keys.items()}
 
 
 def read_config(path: str | None, **given: Any) -> tuple[ServerConfig, dict[str, Any]]:
-    """The server's settings and the engine's table. `given` are flags; None means not given."""
+    """The server's settings and the engine's table. `given` are flags; None means not given. Raises ConfigError."""
     tables: dict[str, Any] = {}
     if path is not None:
         try:
@@ -90,7 +91,7 @@ def read_config(path: str | None, **given: Any) -> tuple[ServerConfig, dict[str,
 
 
 def server_config(table: Mapping[str, Any], **given: Any) -> ServerConfig:
-    """Check a JSON table, and flags that win over it. Raises ConfigError with all problems at once."""
+    """The settings of a JSON table and of flags, which override it. Raises ConfigError with all problems at once."""
     flags = {name: value for name, value in given.items() if value is not None}
     try:
         return ServerConfig.model_validate({**table, **flags})

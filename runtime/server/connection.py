@@ -1,8 +1,8 @@
-"""The HTTP side of one session: how its writer is woken, how its connection is cut, and since when a write is stuck.
+"""The HTTP side of one session: it wakes the writer, cuts the connection, and knows since when a write is blocked.
 
 engine -> session.push ---> wake -> writer -> client
-              |                       ^
-              `-- client blocked and too much piled up: drop(NOT_READING) --> Cancel, connection aborted
+              |
+              `-- the client blocks a write and too many outputs wait: drop(NOT_READING) --> Cancel, connection aborted
 """
 
 import asyncio
@@ -14,42 +14,42 @@ NOT_READING = "client_does_not_read"
 
 
 class Connection:
-    """Implements `session.Peer`; belongs to the event loop's thread."""
+    """Implements `session.Peer`. All calls come from the event loop's thread."""
 
     def __init__(self) -> None:
         self.first_ns: int | None = None
-        """First and last token, on the loop. Filled by the meter."""
+        """Times of the first and the last token on the event loop, set by the meter."""
         self.last_ns: int | None = None
         self.sending_ns: int | None = None
-        """Since when a write waits for the client. Filled by the writer."""
+        """Start of the write that waits for the client, set by the writer; None when none waits."""
         self.abort: Callable[[], None] = lambda: None
-        """Cuts the connection. Filled by the writer."""
-        self._stirred = asyncio.Event()
+        """Cuts the connection. Set by the writer."""
+        self._woken = asyncio.Event()
 
     def wake(self) -> None:
         """See Peer."""
-        self._stirred.set()
+        self._woken.set()
 
-    async def stirred(self) -> None:
-        """Wait until woken. The process ends what the engine never answers, so this has an end."""
-        await self._stirred.wait()
-        self._stirred.clear()
+    async def woken(self) -> None:
+        """Waits for `wake`. The wait always ends, since the server ends requests that the engine never ends."""
+        await self._woken.wait()
+        self._woken.clear()
 
 
 HttpSession = Session[Connection]
 
 
 def drop(session: HttpSession, why: str) -> None:
-    """Give the client up and cut its connection."""
+    """Cancels the request for the reason `why` and cuts its connection."""
     session.leave(why)
     session.peer.abort()
 
 
-def drop_if_not_reading(session: HttpSession, now_ns: int, news_max: int, send_max_s: float) -> None:
-    """A client that blocks a write for too long, or lets too much pile up meanwhile, is given up.
+def drop_if_not_reading(session: HttpSession, now_ns: int, outputs_max: int, send_max_s: float) -> None:
+    """Drops a client that blocks a write for more than `send_max_s`, or while more than `outputs_max` outputs wait.
 
-    News counts only while a write is stuck: a loop that was late piles up news too, and that is not the client's fault.
+    Waiting outputs count only while a write is blocked: a late event loop makes outputs wait too.
     """
     since_ns = session.peer.sending_ns
-    if since_ns is not None and (session.backlog > news_max or now_ns - since_ns > send_max_s * 1e9):
+    if since_ns is not None and (session.backlog > outputs_max or now_ns - since_ns > send_max_s * 1e9):
         drop(session, NOT_READING)

@@ -1,4 +1,4 @@
-"""Errors as clients are told them: `{"error": {message, type, param, code}}`, the form of OpenAI and vLLM."""
+"""Errors in the form that clients get: `{"error": {message, type, param, code}}`, as in OpenAI and vLLM."""
 
 from dataclasses import dataclass
 
@@ -40,19 +40,19 @@ class Problem:
 
 
 def problem(http: int, message: str, code: str, param: str | None = None) -> Problem:
-    """An error that the server itself found."""
+    """The problem of an error that the server found."""
     return Problem(http, message, code, param, RETRY_AFTER_S.get(http), OUTCOMES.get(http, "http_error"))
 
 
-def of_failure(failure: RuntimeFailure) -> Problem:
-    """An error that the runtime raised."""
+def problem_of_failure(failure: RuntimeFailure) -> Problem:
+    """The problem of an error that the runtime raised."""
     found = problem(failure.http, str(failure), failure.code, getattr(failure, "param", None))
     retry_after_s = getattr(failure, "retry_after_s", found.retry_after_s)
     outcome = "fatal" if failure.severity is Severity.FATAL else found.outcome
     return Problem(found.http, found.message, found.code, found.param, retry_after_s, outcome)
 
 
-def of_end(end: End) -> Problem:
-    """The error of a request that did not end well."""
+def problem_of_end(end: End) -> Problem:
+    """The problem of a request that did not end with "ok"."""
     message = end.message or f"the request ended as {end.outcome}"
     return Problem(end.http, message, end.code or end.outcome, None, RETRY_AFTER_S.get(end.http), end.outcome)

@@ -1,4 +1,4 @@
-"""Typed events of a serving session: everything that a client is told of its request, in order.
+"""Typed events of a serving session: everything that a client receives for its request, in order.
 
     streamed, good      Head, [Opening], Tokens ..., Finished, [Counts], Done
     streamed, bad       Refusal                  before the head: a true HTTP status
@@ -6,7 +6,7 @@
                         ... Cut                  the connection breaks
     in one piece        WholeAnswer, or Refusal
 
-A Delay can stand before each event in `CROSSING`: nothing more goes out until its effect is over.
+A Delay can come before each event in `CROSSING`: nothing is sent until its effect is over.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Opening:
 
 @dataclass(slots=True)
 class Tokens:
-    """Some tokens, and the text that they let the client see; the text is "" when that is nothing yet."""
+    """Some tokens and the text that they complete; the text is "" when they complete none yet."""
 
     text: str
     sampled: Sequence[Sampled]
@@ -38,7 +38,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The chunk that says why the answer is over: stop or length."""
+    """The chunk with the finish reason: stop or length."""
 
     reason: str
 
@@ -52,7 +52,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """[DONE]: the stream ends in good order."""
+    """[DONE]: the end of a complete stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +67,34 @@ class WholeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No byte was sent: a true HTTP error."""
+    """An HTTP error response; no byte was sent before it."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class InBandError:
-    """The head is out, so the stream carries the error, and then [DONE]."""
+    """An error inside of a stream whose head was sent, followed by [DONE]."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection is to be closed in the middle of the answer."""
+    """The writer closes the connection in the middle of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Nothing goes out until `effect` is over; then the writer calls `Session.resume`."""
+    """The writer sends nothing until `effect` is over, and then calls `Session.resume`."""
 
     effect: Effect
 
 
 Event = Head | Opening | Tokens | Finished | Counts | Done | WholeAnswer | Refusal | InBandError | Cut | Delay
 CROSSING = (Opening, Tokens, Finished, Counts)
-"""Events that cross the fault point `server.stream`, each once, before they go out."""
+"""Events that cross the fault point `server.stream`, each once, before they are sent."""
 LAST = (Done, WholeAnswer, Refusal, InBandError, Cut)
-"""Nothing comes after one of these."""
+"""Events that end a session's events."""
 
 HEAD, OPENING, DONE, CUT = Head(), Opening(), Done(), Cut()

@@ -1,4 +1,4 @@
-"""The command line, shared by the supervisor and its child. Loads nothing heavy."""
+"""The command line, shared by the supervisor and its child. It loads no torch."""
 
 import argparse
 
@@ -6,16 +6,16 @@ EXIT_USAGE = 4
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our exit code for a bad command line."""
+    """argparse with exit code 4 for a bad command line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        """4: usage, as everywhere in seatrial."""
+        """Prints the error and exits with EXIT_USAGE."""
         self.print_usage()
         self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
 
 
 def parser() -> Parser:
-    """All flags. Those that only the supervisor gives to its child are not shown."""
+    """The parser with all flags. Flags that only the supervisor passes to its child are hidden from the help."""
     made = Parser(
         prog="python -m runtime.server",
         description="OpenAI-compatible server over the seatrial runtime. Prints one JSON line when it is ready.",

@@ -1,16 +1,19 @@
-"""`/health` means "can serve now", from progress: a process that answers HTTP with a stuck engine is not healthy."""
+"""The health check. It looks at progress: a process whose engine is stuck is unhealthy even if it answers HTTP."""
 
 from runtime.server.admission import Admission
 from runtime.server.connection import Connection
 
 
 def unhealthy_reason(admission: Admission[Connection], progress_ns: int, stall_s: float) -> str | None:
-    """Why nothing can be served now, or None. `progress_ns`: when the engine last got on; `stall_s` is the limit."""
-    if (shut := admission.shut()) is not None:
-        return f"{shut.code}: {shut.message}"
+    """Why requests can't be served now, or None when they can.
+
+    `progress_ns` is the time of the engine's last progress; `stall_s` is the longest time without any.
+    """
+    if (closed := admission.closed_reason()) is not None:
+        return f"{closed.code}: {closed.message}"
     if not admission.open:
         return None
-    # Idle time is no stall: count from when there was work again.
+    # Idle time is no stall: the count starts when a request was open again.
     stalled_s = (admission.env.clock.now_ns() - max(progress_ns, admission.open_since_ns)) / 1e9
     if stalled_s <= stall_s:
         return None

@@ -1,7 +1,7 @@
-"""The server's own ledger, `outcomes.jsonl`: one line a fact, appended with one write each.
+"""The server's journal, `outcomes.jsonl`: one JSON line for each fact, appended with one write.
 
-A line is in the kernel when the call returns, so kill -9 of this process loses nothing that was told. The supervisor
-appends to the same file; O_APPEND keeps lines whole.
+A line is in the kernel when the call returns, so kill -9 of this process loses no written line. The supervisor appends
+to the same file; O_APPEND keeps lines whole.
 """
 
 import json
@@ -14,11 +14,11 @@ from pathlib import Path
 from faults import FaultSpec, FaultState, Fire, State
 
 _NAMES_KEPT = 8192
-_OVER = (State.HEALED, State.INVALID, State.CLEANED)
+_ENDED = (State.HEALED, State.INVALID, State.CLEANED)
 
 
 class Journal:
-    """Thread safe. `path` None keeps no record."""
+    """Appends lines to the file `path`; with None it writes nothing. It may be used by several threads."""
 
     def __init__(self, path: str | None) -> None:
         self._file = (
@@ -28,26 +28,26 @@ class Journal:
         self._lock = threading.Lock()
         self._torn = False
         self.lost = 0
-        """Lines that could not be written (a full disk); told as an event as soon as one can."""
+        """Lines that could not be written, as on a full disk. An event reports them as soon as a write succeeds."""
 
-    def know(self, server_id: str, request: str) -> None:
-        """Rows of other parts name requests by the engine's id; the record uses the client's."""
+    def add_name(self, server_id: str, request: str) -> None:
+        """Remembers the client's request id for `server_id`: rows name requests by the client's id."""
         with self._lock:
             self._names[server_id] = request
             if len(self._names) > _NAMES_KEPT:
                 self._names.popitem(last=False)
 
     def name(self, server_id: str | None) -> str | None:
-        """The client's X-Request-Id of an engine's request."""
+        """The client's X-Request-Id for a server id, or the server id when it is unknown."""
         return None if server_id is None else self._names.get(server_id, server_id)
 
     def write(self, kind: str, row: Mapping[str, object]) -> None:
-        """One line. Errors: OSError when it could not be written; it is then counted as lost."""
+        """Writes one line. Raises OSError when it can't be written; the line is then counted as lost."""
         if self._file is None:
             return
         line = json.dumps({"e": kind, **row}, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            # A torn line is closed first: a reader then drops that one and not its successor too.
+            # A torn line is ended first, so that a reader drops only that line and not the next one.
             line = b"\n" + line if self._torn else line
             try:
                 written = os.write(self._file, line)
@@ -60,7 +60,7 @@ class Journal:
                 raise OSError(f"only {written} of {len(line)} bytes were written")
 
     def tell(self, kind: str, row: Mapping[str, object]) -> None:
-        """As `write`, for a caller that must go on serving: what is lost is counted, and told later."""
+        """Writes one line, without raising: lost lines are counted and reported later."""
         try:
             if self.lost:
                 lost = self.lost
@@ -71,40 +71,40 @@ class Journal:
             return
 
     def event(self, t_ns: int, kind: str, value: float | None = None, detail: str = "") -> None:
-        """Something happened to the process."""
+        """Writes an event of the process."""
         self.tell("event", {"t_ns": t_ns, "kind": kind, "value": value, "detail": detail})
 
     def marks(self, t_ns: int, fresh: Mapping[str, int]) -> None:
-        """Counts since the last call."""
+        """Writes counts since the last call, by the name of their counter."""
         for name, n in fresh.items():
             self.tell("mark", {"name": name, "t_ns": t_ns, "n": n})
 
     def audit(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """The rows of one audit."""
+        """Writes the rows of one audit."""
         for row in rows:
             self.tell("audit", row)
 
     def fire(self, fire: Fire) -> None:
-        """Raises when it can't be written: the injector then calls the fault invalid, as evidence is missing."""
+        """Writes a fire. Raises OSError when it can't: the injector then marks the fault invalid."""
         self.write("fire", {**fire.to_json(), "request": self.name(fire.request)})
 
     def fault(self, state: FaultState) -> None:
-        """Raises when it can't be written, as `fire`."""
+        """Writes a state of a fault. Raises OSError when it can't, as `fire`."""
         row = state.to_json()
         row.pop("error")
         self.write("fault", row)
 
     def close(self) -> None:
-        """Nothing is written after this."""
+        """Closes the file; later lines are dropped."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def persisted(path: str) -> list[FaultSpec]:
-    """Faults to arm again after a restart: those with `persist` that nobody had healed when the process ended.
+    """Faults to arm again after a restart: those with `persist` that were not healed when the process ended.
 
-    `shutdown` is no healing: it only says that the process went away with the fault still armed.
+    A fault that was healed by `shutdown` counts as armed: its process ended before the fault did.
     """
     last: dict[tuple[str, int], dict[str, object]] = {}
     with Path(path).open("rb") as lines:
@@ -112,12 +112,12 @@ def persisted(path: str) -> list[FaultSpec]:
             if b'"e":"fault"' not in line or not line.endswith(b"\n"):
                 continue
             row = json.loads(line)
-            # A fault that was cleaned had been healed before; keep what that line said of it.
+            # A cleaned fault had been healed before; the line that says by what is kept.
             if row["state"] != State.CLEANED or (row["id"], row["n"]) not in last:
                 last[row["id"], row["n"]] = row
     specs = [
         FaultSpec.from_json(row["spec"])
         for row in last.values()
-        if row["state"] not in _OVER or row["healed_by"] == "shutdown"
+        if row["state"] not in _ENDED or row["healed_by"] == "shutdown"
     ]
     return [spec for spec in specs if spec.persist]

@@ -1,8 +1,8 @@
-"""Listening sockets on uvicorn's HTTP/1.1 protocol, with a way to cut a connection in the middle of an answer.
+"""Listening sockets with uvicorn's HTTP/1.1 protocol, and a call that cuts a connection in the middle of an answer.
 
-`transport.abort()` closes the socket at once: what the kernel has is delivered, the last chunk is not, so a client
-sees a chunked body without its end. Raising in the application would do the same only after a flush that a client who
-does not read can hold up for ever.
+`transport.abort()` closes the socket at once: bytes in the kernel are delivered, the last chunk is not, so a client
+sees a chunked body without its end. An error raised in the application would first flush, and a client that does not
+read can block that for ever.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ def abort_of(scope: Scope) -> Callable[[], None]:
 
 
 class CuttableProtocol(H11Protocol):
-    """Puts the transport's `abort` into each request's scope."""
+    """HTTP/1.1 protocol that puts the transport's `abort` into each request's scope."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """One connection; every request on it gets the same `abort`."""
+        """Wraps the application of one connection: every request on it gets `abort` of the transport."""
         super().connection_made(transport)
         app = self.app
 
@@ -43,7 +43,7 @@ class CuttableProtocol(H11Protocol):
 
 
 class Listener:
-    """One application on one socket; no signal handlers and no loop of its own, so several share a process."""
+    """One application on one socket. It has no signal handlers and no loop, so several can share a process."""
 
     def __init__(self, app: ASGIApp, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
@@ -65,19 +65,19 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         port: int = self._sock.getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """Take connections from now on."""
+        """Accepts connections from now on."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: CuttableProtocol(self._config, self._state, {}, loop), sock=self._sock, backlog=_BACKLOG
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more, let answers under way end for `grace_s`, then cut what is left."""
+        """Accepts no more connections, waits up to `grace_s` seconds for open answers, then cuts the rest."""
         if self._server is None:
             return
         self._server.close()

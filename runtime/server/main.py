@@ -1,4 +1,4 @@
-"""The child: builds the engine and serves until it is told to stop. `python -m runtime.server.main`"""
+"""The server process: builds the engine and serves until it is stopped. `python -m runtime.server.main`"""
 
 import asyncio
 import os
@@ -17,11 +17,12 @@ from runtime.server.process import ServerProcess
 from runtime.server.sockets import bind
 
 LOADING = ("weights.read", "device.mem_info")
-"""Points that are crossed while the runtime is built: a persisted fault of theirs must be there before."""
+"""Fault points that are crossed while the runtime is built: persisted faults of theirs are armed before."""
 
 
 def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
-    """Exit code: 0 stopped, 4 bad settings, 70 the engine was lost, 71 the parent is gone."""
+    """Runs the server and returns the exit code: 0 stopped, 4 bad settings, 70 the engine was lost, 71 the parent has
+    ended."""
     args = parser().parse_args(argv)
     if args.parent is not None:
         die_with_parent(args.parent)
@@ -30,11 +31,11 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
         if args.model is not None:
             engine["model"] = args.model
         with ExitStack() as held:
-            # Ports first: that one is taken is learnt before a model is loaded.
+            # Ports are bound first: a port in use is reported before a model is loaded.
             sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
             journal = Journal(config.outcomes)
             again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
-            # These come before anything is loaded, all others once everything stands.
+            # These are armed before the model is loaded, all others once the runtime is built.
             early = [spec for spec in again if spec.do.point in LOADING]
             runtime = (build or _runtime_build())(engine, journal, early)
             held.pop_all()
@@ -54,7 +55,8 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
 def _sockets(
     config: ServerConfig, fd: int | None, admin_fd: int | None, held: ExitStack
 ) -> tuple[socket.socket, socket.socket | None]:
-    """From the supervisor, so that ports stay the same after a restart, or our own."""
+    """The public and the admin socket. The supervisor passes them, so that ports stay equal over restarts; without a
+    supervisor they are bound here. Raises OSError."""
     sock = held.enter_context(bind(config.host, config.port) if fd is None else socket.socket(fileno=fd))
     if not config.admin:
         return sock, None
@@ -63,7 +65,7 @@ def _sockets(
 
 
 def _runtime_build() -> Build:
-    # Loads torch, so not before it is needed and never for --help.
+    # Loads torch, so it is imported only when a runtime is built and never for --help.
     from runtime.build import build_served
 
     return build_served
@@ -74,7 +76,7 @@ def _say(line: str) -> None:
 
 
 def run(argv: Sequence[str] | None = None, build: Build | None = None) -> None:
-    """`main`, and an end that does not wait for a thread which may hang in the device."""
+    """Calls `main` and exits at once, without waiting for the engine's thread, which may hang in the device."""
     try:
         code = main(argv, build)
     except SystemExit as end:

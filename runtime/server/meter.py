@@ -1,4 +1,4 @@
-"""`/metrics`: vLLM's names where the meaning is the same, so that existing boards and alerts work."""
+"""`/metrics`: figures with vLLM's names where the meaning is equal, so that existing dashboards and alerts work."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,24 +19,27 @@ E2E_S = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 
 
 
 class Meter:
-    """Counts what passes on the loop; the rest is read from the engine when somebody asks. Own registry."""
+    """Counts tokens and ended requests on the event loop, and reads all other figures from the engine at each scrape.
 
-    def __init__(self, served: RuntimeHandle) -> None:
+    It has a registry of its own.
+    """
+
+    def __init__(self, runtime: RuntimeHandle) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(EngineFigures(served))
-        self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, served.model)
-        self._itl = self._histogram("vllm:inter_token_latency_seconds", "Time between tokens", ITL_S, served.model)
-        self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "Time to the end", E2E_S, served.model)
+        self._registry.register(EngineFigures(runtime))
+        self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, runtime.model)
+        self._itl = self._histogram("vllm:inter_token_latency_seconds", "Time between tokens", ITL_S, runtime.model)
+        self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "Time to the end", E2E_S, runtime.model)
         self._done = Counter(
             "vllm:request_success",
             "Requests that ended, by reason",
             ("model_name", "finished_reason"),
             registry=self._registry,
         )
-        self._model = served.model
+        self._model = runtime.model
 
     def tokens(self, session: HttpSession, n: int, now_ns: int) -> None:
-        """`n` tokens of one request have come."""
+        """Counts `n` new tokens of one request."""
         peer = session.peer
         if peer.first_ns is None:
             peer.first_ns = now_ns
@@ -45,8 +48,8 @@ class Meter:
             self._itl.observe((now_ns - peer.last_ns) / 1e9 / n)
         peer.last_ns = now_ns
 
-    def left(self, session: HttpSession, outcome: str, finish: str | None, now_ns: int) -> None:
-        """A request is over."""
+    def request_ended(self, session: HttpSession, outcome: str, finish: str | None, now_ns: int) -> None:
+        """Counts a request that has ended."""
         if outcome == "ok":
             self._e2e.observe((now_ns - session.caller.arrive_ns) / 1e9)
             self._done.labels(self._model, finish or "stop").inc()
@@ -54,7 +57,7 @@ class Meter:
             self._done.labels(self._model, "abort").inc()
 
     def text(self) -> bytes:
-        """The exposition."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], model: str) -> Histogram:
@@ -62,25 +65,25 @@ class Meter:
 
 
 class EngineFigures(Collector):
-    """Figures that somebody else keeps: the engine's status, marks and faults."""
+    """Figures that the runtime keeps: the engine's status, memory, counters and faults."""
 
-    def __init__(self, served: RuntimeHandle) -> None:
-        self._served = served
+    def __init__(self, runtime: RuntimeHandle) -> None:
+        self._runtime = runtime
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not read an engine that has not started."""
+        """Gives no metrics, since registering must not read an engine that has not started."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All families, at this moment."""
-        served, status = self._served, self._served.status
-        labels, values = ["model_name"], [served.model]
+        """All metric families, with present values."""
+        runtime, status = self._runtime, self._runtime.status
+        labels, values = ["model_name"], [runtime.model]
         kv = status.kv
         used = (kv.live + kv.limbo) / kv.total if kv.total else 0.0
         for name, text, value in (
             ("vllm:num_requests_running", "Requests in the batch", status.running),
             ("vllm:num_requests_waiting", "Requests in the queue", status.waiting),
-            ("vllm:num_requests_swapped", "Of these, with their KV on the host", status.swapped),
+            ("vllm:num_requests_swapped", "Waiting requests whose KV is on the host", status.swapped),
             ("vllm:kv_cache_usage_perc", "Share of KV blocks in use; cached ones are not", used),
         ):
             gauge = GaugeMetricFamily(name, text, labels=labels)
@@ -98,17 +101,17 @@ class EngineFigures(Collector):
         for state, value in (("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)):
             blocks.add_metric([state], value)
         yield blocks
-        marks = CounterMetricFamily("seatrial_marks", "Rare paths taken", labels=["name"])
-        for mark, n in sorted(dict(served.env.counters.total).items()):
+        marks = CounterMetricFamily("seatrial_marks", "Rare paths taken, by name", labels=["name"])
+        for mark, n in sorted(dict(runtime.env.counters.total).items()):
             marks.add_metric([mark], n)
         yield marks
-        yield from _memory(served.memory)
+        yield from _memory(runtime.memory)
         yield from self._faults()
 
     def _faults(self) -> Iterator[Metric]:
         active: dict[str, int] = {}
         fired: dict[str, int] = {}
-        for state in self._served.env.faults.states():
+        for state in self._runtime.env.faults.states():
             active[state.id] = active.get(state.id, 0) + (state.state in CAN_FIRE)
             fired[state.id] = fired.get(state.id, 0) + state.fired
         now = GaugeMetricFamily("seatrial_fault_active", "Occurrences that may fire now", labels=["fault"])
@@ -121,8 +124,8 @@ class EngineFigures(Collector):
 
 
 def _memory(memory: MemoryFigures) -> Iterator[Metric]:
-    """Pools, the prefix cache and tenants by name, and what is held beside them. Requests are too many for labels; they
-    are in /admin/memory."""
+    """Figures of pools, prefix cache and tenants, and bytes outside of the pools. Requests are too many for labels;
+    their figures are in /admin/memory."""
     yield from _pools(memory.pools)
     if memory.prefix is not None:
         yield from _prefix(memory.prefix)
@@ -133,13 +136,15 @@ def _memory(memory: MemoryFigures) -> Iterator[Metric]:
     for phase, size in memory.unowned_bytes.items():
         unowned.add_metric([phase], size)
     conversions = GaugeMetricFamily(
-        "seatrial_layout_conversions", "Most copies and turned views in a launch", labels=["phase"]
+        "seatrial_layout_conversions", "Most copies and transposed views in a launch", labels=["phase"]
     )
     for phase, n in memory.conversions.items():
         conversions.add_metric([phase], n)
     yield from (unowned, conversions)
     if memory.free_bytes is not None:
-        yield GaugeMetricFamily("seatrial_device_free_bytes", "What the device says it has left", memory.free_bytes)
+        yield GaugeMetricFamily(
+            "seatrial_device_free_bytes", "Bytes that the device reports as free", memory.free_bytes
+        )
 
 
 POOL_GAUGES = {
@@ -147,7 +152,7 @@ POOL_GAUGES = {
     "largest_free_bytes": "Bytes of the largest free piece",
     "peak_bytes": "Most bytes that were held and in limbo at once",
     "fragmentation": "External: 1 - largest free piece / free bytes",
-    "internal_fragmentation": "Share of the held bytes that nobody asked for",
+    "internal_fragmentation": "Share of the held bytes that were not asked for",
     "hit_rate": "Share of allocations that needed no refill, no segment and no eviction",
     "failure_rate": "Share of allocations that were refused",
     "failed_per_hour": "Refused allocations per hour of the pool's life",
@@ -166,12 +171,12 @@ TENANT_GAUGES = {
     "host_bytes": "Bytes of KV on the host",
     "peak_bytes": "Most bytes of KV that were held at once",
     "internal_fragmentation": "Share of the held bytes that hold no token",
-    "failure_rate": "Share of wishes for blocks that were refused",
+    "failure_rate": "Share of block allocations that were refused",
     "prefix_hit_rate": "Share of looked-for tokens that were cached",
 }
 TENANT_COUNTERS = {
-    "allocs": "Wishes for blocks that were served",
-    "failed": "Wishes for blocks that were refused",
+    "allocs": "Block allocations that were served",
+    "failed": "Block allocations that were refused",
     "prefix_queries": "Tokens looked for in the prefix cache",
     "prefix_hits": "Tokens found in the prefix cache",
 }
@@ -183,7 +188,7 @@ def _pools(pools: Sequence[Usage]) -> Iterator[Metric]:
         "seatrial_pool_missed", "Allocations that needed a refill, a segment or an eviction", labels=["pool"]
     )
     rungs = CounterMetricFamily(
-        "seatrial_pool_rung", "Allocations by the rung that saved them; reject: none did", labels=["pool", "rung"]
+        "seatrial_pool_rung", "Allocations by the rung that served them; reject: no rung did", labels=["pool", "rung"]
     )
     for usage in pools:
         for state in ("held", "limbo", "free", "pinned"):
@@ -203,14 +208,14 @@ def _prefix(prefix: PrefixUsage) -> Iterator[Metric]:
     for name, text, value in (
         ("hit_rate", "Share of looked-for tokens that were found", prefix.hit_rate),
         ("published_bytes", "Bytes of blocks in the index", prefix.published_bytes),
-        ("cached_bytes", "Of these, held by no request", prefix.cached_bytes),
+        ("cached_bytes", "Bytes of blocks in the index that no request holds", prefix.cached_bytes),
         ("peak_bytes", "Most bytes that were in the index at once", prefix.peak_bytes),
     ):
         yield GaugeMetricFamily(f"seatrial_prefix_{name}", text, value)
     for name, text, value in (
         ("published", "Blocks that entered the index", prefix.published),
-        ("refused", "Blocks that did not, since another one held the same", prefix.refused),
-        ("evicted", "Blocks that left it for want of room", prefix.evicted),
+        ("refused", "Blocks that did not enter the index, since another block had equal content", prefix.refused),
+        ("evicted", "Blocks that left the index to make room", prefix.evicted),
     ):
         yield CounterMetricFamily(f"seatrial_prefix_{name}", text, value)
 
@@ -227,7 +232,7 @@ def _families(
     gauges: Mapping[str, str],
     counters: Mapping[str, str],
 ) -> Iterator[Metric]:
-    """A family for each name, with a sample for each row that has it."""
+    """One metric family for each name, with a sample for each row that has the figure."""
     for names, kind in ((gauges, GaugeMetricFamily), (counters, CounterMetricFamily)):
         for name, text in names.items():
             family = kind(prefix + name, text, labels=[label])

@@ -1,4 +1,4 @@
-"""A child that dies with its parent, whatever the parent died of."""
+"""Ends a child process when its parent dies, even by SIGKILL."""
 
 import ctypes
 import os
@@ -9,14 +9,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Ask the kernel for SIGKILL when the parent's thread that started us ends. Linux only; elsewhere the watch of
-    `getppid` must do. It survives exec, so it may be called before.
+    """Asks the kernel to send SIGKILL to this process when the parent's thread that started it ends.
 
-    Who starts us must live on in that very thread: the supervisor has but one.
+    It works on Linux only; elsewhere the parent is watched with `getppid`. The setting survives exec. The parent must
+    start this process from a thread that lives as long as the parent; the supervisor has only one thread.
     """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
-        # It died before we could ask.
+        # The parent died before the signal was set.
         os.kill(os.getpid(), signal.SIGKILL)

@@ -7,7 +7,7 @@ from runtime.core.errors import RuntimeFailure
 
 
 class StreamError(RuntimeFailure):
-    """The stream broke after its head was sent, so it can only be told in band."""
+    """A stream broke after its head was sent, so the error is sent in band."""
 
     code = "stream_error"
 
@@ -15,7 +15,7 @@ class StreamError(RuntimeFailure):
 SERVER_STREAM = Point(
     name="server.stream",
     layer="server",
-    breaks="an answer breaks off while it is streamed: the client loses its tail, everybody else is served as before",
+    breaks="an answer breaks off while it is streamed: its client loses the end, all other requests are served",
     actions=(
         actions.cut(symptom="outcome:truncated"),
         actions.fail("error", StreamError, symptom="outcome:inband_error"),

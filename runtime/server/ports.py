@@ -13,7 +13,7 @@ from runtime.stats import EngineStats
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back."""
+    """Converts text to token ids and back."""
 
     @property
     def vocab_size(self) -> int:
@@ -26,7 +26,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a plain prompt, with whatever the model wants in front of it."""
+        """Ids of a plain prompt, with the special tokens that the model expects in front."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -34,20 +34,23 @@ class Tokenizer(Protocol):
         ...
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Ids of a conversation (`role`, `content`) that ends where the assistant shall speak."""
+        """Ids of a conversation of messages (`role`, `content`), up to where the assistant's reply begins.
+
+        Raises InvalidRequest when the chat template refuses the conversation.
+        """
         ...
 
 
 class RuntimeHandle(Protocol):
-    """An engine that is ready to be started, with what the server must know about it.
+    """An engine that is ready to be started, and the facts of it that the server needs.
 
-    `audit`, `drain` and `measure_memory` belong to the engine's thread: the server posts them as a Call. The rest is
-    for any thread.
+    `audit`, `drain` and `measure_memory` run on the engine's thread: the server posts them as a Call. All else may be
+    used from any thread.
     """
 
     @property
     def env(self) -> Env:
-        """Clock, faults and marks."""
+        """Clock, faults and counters."""
         ...
 
     @property
@@ -67,12 +70,12 @@ class RuntimeHandle(Protocol):
 
     @property
     def context_tokens(self) -> int:
-        """Prompt and answer together may not be longer."""
+        """Most tokens of prompt and answer together."""
         ...
 
     @property
     def info(self) -> Mapping[str, object]:
-        """For /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
+        """Facts for /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
         ...
 
     @property
@@ -82,53 +85,53 @@ class RuntimeHandle(Protocol):
 
     @property
     def fatal(self) -> RuntimeFailure | None:
-        """Why nothing can be served any more; also set when the engine's thread died of something uncaught."""
+        """The error that ended the engine, also when its thread died of an uncaught exception; None while it runs."""
         ...
 
     def start(self, sink: Sink) -> None:
-        """Start the engine's thread, which ends with the process at the latest."""
+        """Starts the engine's thread, which ends with the process at the latest."""
         ...
 
     @property
     def memory(self) -> MemoryFigures:
-        """Figures that are at most a second old."""
+        """Memory figures that are at most a second old."""
         ...
 
     def measure_memory(self) -> MemoryFigures:
-        """The same figures, now."""
+        """Measures the memory figures now."""
         ...
 
     def audit(self, scope: str) -> Sequence[AuditRow]:
-        """The reclamation audit; `scope` is live, quiesce or drain."""
+        """The rows of the reclamation audit; `scope` is live, quiesce or drain."""
         ...
 
     def drain(self) -> None:
-        """Take nothing new from now on."""
+        """Refuses new requests from now on."""
         ...
 
     def close(self) -> None:
-        """Ask the engine's thread to end. Never waits for a hung launch."""
+        """Asks the engine's thread to end. It never waits for a hung launch."""
         ...
 
 
 class EventSink(Protocol):
-    """The receiver of fault evidence; `journal.Journal` writes both kinds down, and raises when it can't."""
+    """The receiver of fault evidence; `journal.Journal` writes both kinds, and raises OSError when it can't."""
 
     def fire(self, fire: Fire) -> None:
-        """`on_fire` of the injector."""
+        """Called by the injector at each fire (`on_fire`)."""
         ...
 
     def fault(self, state: FaultState) -> None:
-        """`on_state` of the injector."""
+        """Called by the injector at each change of a fault's state (`on_state`)."""
         ...
 
 
 class Build(Protocol):
-    """Makes the engine from the `engine` table of the config; wires `witness` to the injector."""
+    """Makes the engine from the `engine` table of the config, and connects `evidence` to the injector."""
 
-    def __call__(self, engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
-        """`armed` are faults that must be there while it is built.
+    def __call__(self, engine: Mapping[str, object], evidence: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
+        """Makes the engine; the faults `armed` are armed before it is built.
 
-        Errors: ValueError saying what in `engine` is wrong; the process then ends with code 4.
+        Raises ValueError that names the wrong settings in `engine`; the process then ends with code 4.
         """
         ...

@@ -1,9 +1,9 @@
-"""The server process put together: one event loop, the engine's thread, two listeners, and how it ends.
+"""The server process: one event loop, the engine's thread, two listeners, and the ways in which it ends.
 
-run ---> engine starts ---> listeners ---> ready line ---> keep (every 50 ms) ... until
-         SIGTERM, SIGINT   nobody new, those inside may end for `stop_grace_s`          exit 0
-         engine fatal      each open request gets its one error, then                   exit 70
-         parent gone       at once: no orphan                                           exit 71
+run ---> engine starts ---> listeners ---> ready line ---> maintenance (every 50 ms) ... until
+         SIGTERM, SIGINT   new requests are refused, open ones may go on for `stop_grace_s`   exit 0
+         engine fatal      each open request gets one error                                   exit 70
+         parent has ended  it stops at once                                                   exit 71
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from runtime.server.sink import LoopSink
 EXIT_STOPPED = 0
 EXIT_FATAL = 70
 EXIT_ORPHAN = 71
-_TURN_S = 0.05
+_TICK_S = 0.05
 
 
 class ServerProcess:
-    """One server process; `run` in a loop of its own."""
+    """One server process; `run` needs an event loop of its own."""
 
     def __init__(
         self, runtime: RuntimeHandle, config: ServerConfig, journal: Journal, parent_pid: int | None = None
@@ -47,11 +47,11 @@ class ServerProcess:
         self._config = config
         self._journal = journal
         self._parent_pid = parent_pid
-        self._told: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter()
         self._code = EXIT_STOPPED
         self._stopping = asyncio.Event()
         self.empty = asyncio.Event()
-        """Set while nobody is inside."""
+        """Set while no request is open."""
         env = runtime.env
         terms = Terms(f"server-{os.getpid()}", runtime.context_tokens, config.answer_grace_s, runtime.tokenizer.decode)
         self.admission: Admission[Connection] = Admission(
@@ -66,11 +66,12 @@ class ServerProcess:
         on_ready: Callable[[str], None],
         persisted: list[FaultSpec] | None = None,
     ) -> int:
-        """Serve until told to stop; gives the exit code. `on_ready` gets the ready line."""
+        """Serves until it is stopped, and returns the exit code. `on_ready` gets the ready line; the faults `persisted`
+        are armed again first."""
         loop, runtime = asyncio.get_running_loop(), self._runtime
         listeners = [Listener(make_app(runtime, self.admission, self._config, self._meter, self._journal), sock)]
         if admin_sock is not None:
-            # Checked again, whoever bound it: arming faults is never offered to a network.
+            # Checked again here, since a supervisor may have bound it: faults must not be armed over a network.
             assert is_loopback(admin_sock.getsockname()[0]), "the admin port belongs on loopback"
             token = os.environ[ADMIN_TOKEN_ENV]
             admin = make_admin(runtime, self.admission, self.empty, self._journal, token, self.flush)
@@ -78,38 +79,38 @@ class ServerProcess:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
-        self._arm_again(persisted or [])
+        self._rearm(persisted or [])
         runtime.start(LoopSink(runtime.env, loop, self._deliver))
         for listener in listeners:
             await listener.start()
         on_ready(self._ready_line(listeners))
-        await self._keep_until(self._stopping)
+        await self._wait_until(self._stopping)
         await self._end(listeners)
         return self._code
 
     def stop(self) -> None:
-        """End in good order. On the loop's thread; a second call changes nothing."""
+        """Asks `run` to end. Call it on the loop's thread; a second call changes nothing."""
         self._stopping.set()
 
     def flush(self) -> None:
-        """Marks to the record: what was counted since the last time."""
+        """Writes the counts since the last call to the journal."""
         total = Counter(dict(self._runtime.env.counters.total))
-        fresh = total - self._told
-        self._told = total
+        fresh = total - self._recorded
+        self._recorded = total
         if fresh:
             self._journal.marks(self._runtime.env.clock.now_ns(), fresh)
 
     # -- while it runs ------------------------------------------------------------------------------------------------
 
     def _deliver(self, outputs: list[Output], events: list[Event]) -> None:
-        """One step's news, from the sink."""
-        now_ns, inside = self._runtime.env.clock.now_ns(), self.admission.open
+        """Passes the outputs and events of one step, from the sink, to journal, meter and sessions."""
+        now_ns, sessions = self._runtime.env.clock.now_ns(), self.admission.open
         for event in events:
             self._journal.event(event.t_ns, event.kind, *event.columns)
         for output in outputs:
-            session = inside.get(output.request_id)
+            session = sessions.get(output.request_id)
             if session is None:
-                continue  # the server gave up on it and said so; its row is written
+                continue  # the server has ended this request and written its row
             if output.tokens:
                 self._meter.tokens(session, len(output.tokens), now_ns)
             session.push(output)
@@ -118,27 +119,27 @@ class ServerProcess:
             self._stopping.set()
 
     def _record(self, row: ServedRow, session: HttpSession | None) -> None:
-        """Write down a request that is over."""
+        """Writes the row of a request that has ended, and counts it."""
         if session is not None:
-            self._meter.left(session, row.outcome, row.finish, row.end_ns)
+            self._meter.request_ended(session, row.outcome, row.finish, row.end_ns)
         self._journal.tell("served", row._asdict())
 
     def _drop_if_not_reading(self, session: HttpSession, now_ns: int) -> None:
         drop_if_not_reading(session, now_ns, self._config.stream_events_max, self._config.send_max_s)
 
-    async def _keep_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:
-        """Wait for `event`, at most `bound_s`, and keep house meanwhile."""
+    async def _wait_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:
+        """Waits for `event`, at most `bound_s` seconds, with maintenance at each tick."""
         loop = asyncio.get_running_loop()
         end_s = None if bound_s is None else loop.time() + bound_s
         while not event.is_set() and (end_s is None or loop.time() < end_s):
             try:
-                async with asyncio.timeout(_TURN_S if end_s is None else min(_TURN_S, end_s - loop.time())):
+                async with asyncio.timeout(_TICK_S if end_s is None else min(_TICK_S, end_s - loop.time())):
                     await event.wait()
             except TimeoutError:
-                self._keep()
+                self._maintain()
 
-    def _keep(self) -> None:
-        """Do the work that goes on even when the engine hangs: expired faults, slow clients, journal, parent."""
+    def _maintain(self) -> None:
+        """Does the work that goes on even when the engine hangs: expired faults, slow clients, journal, parent."""
         now_ns = self._runtime.env.clock.now_ns()
         if self._parent_pid is not None and os.getppid() != self._parent_pid:
             self._code = EXIT_ORPHAN
@@ -149,11 +150,11 @@ class ServerProcess:
             self._runtime.env.faults.tick(now_ns)
         for session in list(self.admission.open.values()):
             self._drop_if_not_reading(session, now_ns)
-        self.admission.end_silent()
+        self.admission.end_overdue()
         self.flush()
 
-    def _arm_again(self, persisted: list[FaultSpec]) -> None:
-        """After a restart, and only what said `persist`. Without it a restart would quietly end the trial's fault."""
+    def _rearm(self, persisted: list[FaultSpec]) -> None:
+        """Arms faults with `persist` again after a restart; otherwise the restart would silently end them."""
         if not persisted:
             return
         try:
@@ -171,21 +172,21 @@ class ServerProcess:
 
     async def _end(self, listeners: list[Listener]) -> None:
         fatal = self._runtime.fatal
-        # An engine whose thread died makes no step any more that would hand these over.
+        # A dead engine thread makes no further step that would deliver these events.
         self._deliver([], self._runtime.env.events.take())
         if fatal is not None:
             self._code = EXIT_FATAL
-            # No request may end in 200 after this; the engine has said so for those it knows, this is for the rest.
+            # No request may end with 200 after this. The engine has ended the requests it knew; this ends the rest.
             self.admission.end_all(End("fatal", fatal.http, fatal.code, str(fatal)))
-            await self._keep_until(self.empty, self._config.fatal_grace_s)
+            await self._wait_until(self.empty, self._config.fatal_grace_s)
         elif self._code == EXIT_STOPPED:
             self.admission.closed = problem(503, "the server is shutting down", "shutting_down")
-            # Nobody inside shall be held up by a fault whose trial is over.
+            # The trial is over: no open request may be delayed by its faults.
             self._runtime.env.faults.heal_all("shutdown")
-            await self._keep_until(self.empty, self._config.stop_grace_s)
+            await self._wait_until(self.empty, self._config.stop_grace_s)
         self.admission.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
         for listener in listeners:
-            await listener.stop(_TURN_S if self._code == EXIT_ORPHAN else 1.0)
+            await listener.stop(_TICK_S if self._code == EXIT_ORPHAN else 1.0)
         self._runtime.env.faults.clean("shutdown")
         self.flush()
         self._runtime.close()

@@ -1,4 +1,4 @@
-"""Facts of a request: its caller, its parameters, how its answer was delivered, and its row in the journal."""
+"""Facts of a request: its caller, its parameters, the delivery of its answer, and its row in the journal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class Caller:
     """The engine's name for the request."""
     group: str
     load: str | None
-    """The load that this request belongs to, for scopes of faults."""
+    """The load that this request belongs to, for the scopes of faults; None outside of trials."""
     arrive_ns: int
     timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationParams:
-    """The parameters of a request, read and checked, the same for every endpoint."""
+    """The checked parameters of a request, in one form for every endpoint."""
 
     prompt: Sequence[int]
     """Token ids."""
     param: str
     """The field that the prompt came from."""
     max_tokens: int | None
-    """None: as many as the context still holds."""
+    """None means as many as the context has room for."""
     temperature: float
     top_p: float
     seed: int | None
@@ -41,15 +41,15 @@ class GenerationParams:
     stream: bool
     include_usage: bool
     token_ids: bool
-    """Show the ids of the answer's tokens."""
+    """True when the answer shows the ids of its tokens."""
     priority: int = 0
-    """Higher goes first, as everywhere inside."""
+    """Requests with a higher number go first. (The API has it the other way round.)"""
     role_first: bool = False
-    """A stream has a chunk with the role before its first token."""
+    """True when a stream has a chunk with the role before its first token."""
 
 
 class ServedRow(NamedTuple):
-    """One request in the server's journal; the columns of table `served` in order."""
+    """One request in the server's journal; the fields are the columns of table `served`, in order."""
 
     request: str
     server_id: str
@@ -68,17 +68,17 @@ class ServedRow(NamedTuple):
     fallback: str | None
 
 
-class Answered(NamedTuple):
-    """How an answer was delivered."""
+class Delivery(NamedTuple):
+    """The delivery of an answer: outcome, error code, finish reason."""
 
     outcome: str
     code: str | None = None
     finish: str | None = None
 
 
-def served_row(caller: Caller, proc: str, end_ns: int, answered: Answered, ended: Ended | None) -> ServedRow:
-    """The row of a request; `ended` None for one that the engine never saw."""
-    outcome, code, finish = answered
+def served_row(caller: Caller, proc: str, end_ns: int, delivery: Delivery, ended: Ended | None) -> ServedRow:
+    """The row of a request; `ended` is None for a request that never reached the engine."""
+    outcome, code, finish = delivery
     names = (caller.request, caller.server_id, proc, caller.arrive_ns)
     if ended is None:
         return ServedRow(*names, None, None, end_ns, outcome, finish, code, None, None, None, None, None)

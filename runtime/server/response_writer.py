@@ -1,7 +1,7 @@
-"""Turns the events of a session into an HTTP response, whole or as server-sent events.
+"""Turns the events of a session into an HTTP response, in one piece or as server-sent events.
 
-The head of a stream waits for the engine's first word: a refusal or a deadline before the first token is then a true
-HTTP status. After the head an error can only come in band: `data: {"error": ...}`, then `data: [DONE]`.
+The head of a stream is sent with the engine's first output, so a refusal or a missed deadline before it is an HTTP
+error status. After the head an error is sent in band: `data: {"error": ...}`, then `data: [DONE]`.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ _STREAM_HEAD = {"content-type": "text/event-stream; charset=utf-8", "cache-contr
 
 
 class Rendering(Protocol):
-    """One endpoint's shapes."""
+    """Makes the JSON objects of one endpoint."""
 
     def opening(self) -> Json:
         """The chunk before the first token, for requests with `role_first`."""
         ...
 
     def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
-        """A chunk for some tokens; `text` is what they let the client see, "" when that is nothing yet."""
+        """A chunk for some tokens; `text` is the text that they complete, "" when they complete none yet."""
         ...
 
     def closing(self, finish: str) -> Json:
-        """The chunk that says why it is over."""
+        """The chunk with the finish reason."""
         ...
 
     def counts(self, usage: Json) -> Json:
-        """The chunk of `include_usage`."""
+        """The chunk of `include_usage`, with the token counts."""
         ...
 
     def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
@@ -60,7 +60,7 @@ class ResponseWriter:
         self._head = {"x-request-id": session.caller.request}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whatever happens here, the session is answered exactly once."""
+        """Writes the session's events. The delivery is settled exactly once, also when an error is raised here."""
         session = self._session
         session.peer.abort = abort_of(scope)
         watch = asyncio.create_task(self._watch(receive))
@@ -80,10 +80,10 @@ class ResponseWriter:
             watch.cancel()
 
     async def _next(self) -> events.Event | None:
-        """The next event, waited for. None: nobody listens any more."""
+        """Waits for the next event. None when the client has left."""
         session = self._session
         while (event := session.next()) is None and session.gone is None:
-            await session.peer.stirred()
+            await session.peer.woken()
         return event
 
     async def _write(self, event: events.Event, send: Send) -> None:
@@ -132,7 +132,7 @@ class ResponseWriter:
         await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
 
     async def _last(self, send: Send, data: bytes) -> None:
-        # Let the watch see a client that has just left: its answer must not be called delivered.
+        # The watch gets a turn to see a client that has just left: its answer does not count as delivered.
         await asyncio.sleep(0)
         await self._send(send, {"type": "http.response.body", "body": data, "more_body": False})
         if self._session.gone is None:
@@ -153,7 +153,7 @@ class ResponseWriter:
 
 
 def usage(ended: Ended) -> Json:
-    """The engine's own counts, as its ledger row has them."""
+    """The `usage` object, with the counts of the engine's `served` row."""
     return {
         "prompt_tokens": ended.tokens_in,
         "completion_tokens": ended.tokens_out,
@@ -163,7 +163,7 @@ def usage(ended: Ended) -> Json:
 
 
 async def _wait(effect: Effect, clock: Clock) -> None:
-    """Wait on the loop until the effect is over or released, holding up nobody else."""
+    """Waits until the effect is over or released, without blocking the event loop."""
     over = asyncio.Event()
     effect.then(over.set, _LoopTimer(asyncio.get_running_loop(), clock))
     await over.wait()
@@ -171,7 +171,7 @@ async def _wait(effect: Effect, clock: Clock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _LoopTimer:
-    """Implements `faults.effects.Timer`; faults are healed by other threads."""
+    """Implements `faults.effects.Timer` on the event loop. Other threads may heal faults, so it is thread safe."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock

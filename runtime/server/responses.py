@@ -1,4 +1,4 @@
-"""HTTP around the endpoints: whole error responses, the framework's own errors in our shape, bodies with a bound."""
+"""HTTP helpers of the endpoints: error responses, handlers for the framework's errors, and bodies with a size limit."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,7 +14,7 @@ _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def error_response(found: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
-    """A whole response, with Retry-After where coming back makes sense."""
+    """The response of a problem, with Retry-After where the client may try again."""
     headers = dict(headers or {})
     if found.retry_after_s is not None:
         headers["Retry-After"] = str(found.retry_after_s)

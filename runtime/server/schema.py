@@ -1,4 +1,4 @@
-"""The request bodies that are served. A field that would change the answer and is not served is refused by name."""
+"""The request bodies. A field that changes the answer and is not supported is refused by name."""
 
 import difflib
 import json
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runtime.core.errors import InvalidRequest
 
-# Fields that say something about the client and nothing about the answer.
+# Fields that do not change the answer.
 IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
 )
@@ -47,20 +47,20 @@ Token = Annotated[int, Field(ge=0)]
 
 
 class Strict(BaseModel):
-    """No unknown keys, no guessing of types."""
+    """A JSON object that allows no unknown keys and converts no types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StreamOptions(Strict):
-    """`include_usage` adds one last chunk with the counts."""
+    """Options of a stream; `include_usage` adds a last chunk with the token counts."""
 
     include_usage: bool = False
 
 
 class Generation(Strict):
-    """Fields that both endpoints share. `ignore_eos`, `stop_token_ids`, `return_token_ids` and `priority` are vLLM's,
-    and as there a lower `priority` is handled earlier."""
+    """Fields that both endpoints share. `ignore_eos`, `stop_token_ids`, `return_token_ids` and `priority` are vLLM's;
+    requests with a lower `priority` go first, as in vLLM."""
 
     model: str | None = None
     stream: bool = False
@@ -84,14 +84,14 @@ class CompletionRequest(Generation):
 
 
 class TextPart(Strict):
-    """A piece of a message's content."""
+    """A text part of a message's content."""
 
     type: Literal["text"]
     text: str
 
 
 class Message(Strict):
-    """One turn. `name` is accepted and not shown to the model."""
+    """One message of a conversation. `name` is accepted and not passed to the model."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
@@ -116,7 +116,7 @@ Model = TypeVar("Model", bound=Generation)
 
 
 def read(model: type[Model], body: bytes) -> Model:
-    """Check a body. Raises InvalidRequest, which names the field."""
+    """The request in `body`. Raises InvalidRequest that names the field."""
     try:
         raw = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -136,12 +136,12 @@ def read(model: type[Model], body: bytes) -> Model:
             hint = f'; did you mean "{near[0]}"?' if near else ""
             raise InvalidRequest(f'unknown field "{name}"{hint}', name, "unknown_parameter")
     try:
-        asked = model.model_validate(kept)
+        request = model.model_validate(kept)
     except ValidationError as error:
         raise _invalid(error, frozenset(known)) from error
-    if asked.stream_options is not None and not asked.stream:
+    if request.stream_options is not None and not request.stream:
         raise InvalidRequest("stream_options is for streams only; set stream to true", "stream_options")
-    return asked
+    return request
 
 
 def _refuse_effect(name: str, value: object) -> None:
@@ -154,7 +154,7 @@ def _refuse_effect(name: str, value: object) -> None:
 
 
 def _invalid(error: ValidationError, known: frozenset[str]) -> InvalidRequest:
-    """All problems in the text, the first field as `param`. Unions name each branch; one line a field is enough."""
+    """One error with all problems in its text and the first field as `param`. Problems of one field are joined."""
     texts: dict[str, list[str]] = {}
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         place = [str(part) for part in each["loc"]]

@@ -1,12 +1,12 @@
-"""One request between its client and the engine, as pure state: no socket, no loop, no thread, no wait.
+"""One request between its client and the engine. It is plain state: no socket, no event loop, no thread, no wait.
 
-    engine -> push(Output) ---> [news] ---> next() -> Event -> the peer writes it -> sent()
+    engine -> push(Output) ---> [outputs] ---> next() -> Event -> the peer writes it -> sent()
     client gone, cut, error --> leave(why) -> Cancel to the engine
     engine silent too long ---> end_by_server(End)
 
-The peer is whoever carries events to the client: a writer of HTTP responses, or the client of a virtual run. It is
-woken whenever `next` may have more to say. Two things must be known before the `served` row is written: how the
-engine ended the request, and how its answer was delivered.
+The peer carries events to the client: it is a writer of HTTP responses, or the client of a virtual run. It is woken
+whenever `next` may give another event. The `served` row is written when two facts are known: how the engine ended the
+request, and how its answer was delivered.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ from runtime.core.env import Env
 from runtime.core.messages import Cancel, End, Ended, Finish, Output
 from runtime.core.work import Sampled
 from runtime.server import events
-from runtime.server.errors import Problem, of_end, of_failure
+from runtime.server.errors import Problem, problem_of_end, problem_of_failure
 from runtime.server.events import CROSSING, Event
 from runtime.server.points import SERVER_STREAM, StreamError
-from runtime.server.request import Answered, Caller, GenerationParams, ServedRow, served_row
+from runtime.server.request import Caller, Delivery, GenerationParams, ServedRow, served_row
 from runtime.server.text import Transcript
 
 
@@ -29,7 +29,7 @@ class Peer(Protocol):
     """Carries events to one client."""
 
     def wake(self) -> None:
-        """`next` may have more to say, or nobody listens any more."""
+        """`next` may give another event, or the client has left."""
         ...
 
 
@@ -37,77 +37,77 @@ P = TypeVar("P", bound=Peer)
 
 
 class Host(Protocol[P]):
-    """The server around a session, as far as the session needs it; `Admission` is one."""
+    """The part of the server that a session needs; `Admission` implements it."""
 
     env: Env
 
     def post(self, mail: Cancel | Finish) -> None:
-        """Tell the engine."""
+        """Posts `mail` to the engine."""
         ...
 
     def count(self, mark: str) -> None:
-        """Count a rare path."""
+        """Counts a rare path, by the name of its counter."""
         ...
 
     def over(self, session: "Session[P]") -> None:
-        """Both halves are known: the row can be written. Called once."""
+        """The request has ended and its answer is delivered or given up: writes the row. Called once."""
         ...
 
 
 class Session(Generic[P]):
-    """Belongs to one thread. `text` is None where nobody reads text, as in virtual time."""
+    """One request. All calls come from one thread. `text` is None in virtual time, where text is not read."""
 
     def __init__(
-        self, host: Host[P], peer: P, caller: Caller, params: GenerationParams, silent_ns: int, text: Transcript | None
+        self, host: Host[P], peer: P, caller: Caller, params: GenerationParams, give_up_ns: int, text: Transcript | None
     ) -> None:
         self.caller = caller
         self.peer = peer
         self.tokens_in = len(params.prompt)
-        self.silent_ns = silent_ns
-        """When the server stops waiting for the engine: some time after the deadline."""
+        self.give_up_ns = give_up_ns
+        """Time (ns) at which the server stops waiting for the engine, some time after the deadline."""
         self.ended: Ended | None = None
-        """The engine's last word, once it has spoken."""
-        self.answered: Answered | None = None
-        """How the answer was delivered, once that is settled."""
+        """The end of the request, as the engine gave it; None before."""
+        self.delivery: Delivery | None = None
+        """The delivery of the answer; None before it is settled."""
         self.gone: str | None = None
-        """Why nobody listens any more; None while somebody does."""
+        """Why the client is gone; None while it is there."""
         self.started = False
-        """The head of the stream is out, or next in turn: errors can only come in band."""
+        """True once the head of the stream is sent or next to be sent: errors are then sent in band."""
         self.held = False
-        """A delay holds back all events."""
+        """True while a delay holds back all events."""
         self._host = host
         self._params = params
         self._text = text
-        self._news: deque[Output] = deque()
+        self._outputs: deque[Output] = deque()
         self._ready: deque[Event] = deque()
-        """Events of the news in turn that are not handed out yet."""
-        self._crossed = False
-        """The first of them has passed the fault point."""
+        """Events of the present output that `next` has not given yet."""
+        self._point_crossed = False
+        """True once the first of them has crossed the fault point."""
         self._decoding = False
-        self._closing: Answered | None = None
-        """The delivery that is settled once the event handed out last was sent."""
+        self._closing: Delivery | None = None
+        """The delivery that `sent` will settle."""
         self._shown, self._kept = "", list[Sampled]()
-        """Text and tokens of an answer in one piece."""
+        """Text and tokens so far, of an answer that is sent in one piece."""
 
     @property
     def backlog(self) -> int:
-        """News from the engine that wait for the client."""
-        return len(self._news)
+        """Number of outputs from the engine that wait for the client."""
+        return len(self._outputs)
 
     # -- the engine's side --------------------------------------------------------------------------------------------
 
     def push(self, output: Output) -> None:
-        """News of this request. What comes after the answer is settled only tells how the engine ended."""
+        """Takes an output of this request. Once the delivery is settled, only the end of the request matters."""
         if output.ended is not None:
             self.ended = output.ended
-        if self.answered is None:
-            self._news.append(output)
+        if self.delivery is None:
+            self._outputs.append(output)
             self.peer.wake()
         elif self.ended is not None:
             self._host.over(self)
 
     def end_by_server(self, end: End) -> None:
-        """The server speaks the last word because the engine does not."""
+        """Ends the request with `end` and cancels it in the engine, unless the engine has ended it."""
         if self.ended is not None:
             return
         caller, now_ns = self.caller, self._host.env.clock.now_ns()
@@ -115,81 +115,81 @@ class Session(Generic[P]):
         ended = Ended(end, caller.arrive_ns, None, None, now_ns, self.tokens_in, 0, 0, 0)
         self.push(Output(caller.server_id, (), ended))
 
-    def silence(self) -> None:
-        """The engine has said nothing until `silent_ns`."""
+    def time_out(self) -> None:
+        """Ends the request with 504, since the engine has not ended it by `give_up_ns`."""
         text = "the request's deadline has passed, and the engine does not answer"
         self.end_by_server(End("timeout", 504, "deadline_exceeded", text))
 
     # -- the client's side --------------------------------------------------------------------------------------------
 
     def next(self) -> Event | None:
-        """The next event for the client. None: there is none before the peer is woken again."""
-        if self.held or self.answered is not None:
+        """The next event for the client; None when there is none until the peer is woken again."""
+        if self.held or self.delivery is not None:
             return None
         while not self._ready:
-            if not self._news:
+            if not self._outputs:
                 return None
-            self._turn(self._news.popleft())
+            self._to_events(self._outputs.popleft())
         event = self._ready[0]
-        if self._host.env.faults.armed and not self._crossed and isinstance(event, CROSSING):
-            self._crossed = True
+        if self._host.env.faults.armed and not self._point_crossed and isinstance(event, CROSSING):
+            self._point_crossed = True
             if (broken := self._cross()) is not None:
                 return broken
-        self._crossed = False
+        self._point_crossed = False
         self._ready.popleft()
         if isinstance(event, events.Tokens):
             self._decoding = True
         return event
 
     def resume(self) -> None:
-        """The delay is over."""
+        """Ends the delay: events go on."""
         self.held = False
         self.peer.wake()
 
     def sent(self) -> None:
-        """The last event is on its way, and the client was still there. The engine need not go on for a stream that
-        broke."""
+        """The last event was sent while the client was there: settles the delivery. A stream that broke is cancelled in
+        the engine."""
         assert self._closing is not None, "the answer is not at its end"
         self._settle(self._closing)
         if self._closing.code == StreamError.code:
             self.leave(StreamError.code)
 
     def leave(self, why: str) -> None:
-        """Nobody listens any more: the engine is told, once, and what was not sent is dropped."""
+        """The client is gone, for the reason `why`: cancels the request once and drops all events."""
         if self.gone is not None:
             return
         self.gone = why
-        self._news.clear()
+        self._outputs.clear()
         self._ready.clear()
         if self.ended is None:
             self._host.post(Cancel(self.caller.server_id, why))
-        self._settle(Answered("cancelled", why))
+        self._settle(Delivery("cancelled", why))
         self.peer.wake()
 
     def fail(self) -> None:
-        """The writer broke off by an error of our own."""
-        self._settle(Answered("http_error", "internal_error"))
+        """The writer failed with an internal error: settles the delivery and cancels the request."""
+        self._settle(Delivery("http_error", "internal_error"))
         self.leave("internal_error")
 
-    def told(self, sampled: Sequence[Sampled]) -> None:
-        """The client knows these tokens already: fast-forward tells it many steps at once, past the events."""
+    def mark_sent(self, sampled: Sequence[Sampled]) -> None:
+        """Counts these tokens as sent: fast-forward delivers the tokens of many steps at once, without events."""
         if self._params.stream:
             self.started = self._decoding = True
         else:
             self._kept += sampled
 
     def row(self, proc: str, end_ns: int) -> ServedRow:
-        """The row of the journal, once the request is over."""
-        assert self.answered is not None
-        return served_row(self.caller, proc, end_ns, self.answered, self.ended)
+        """The row of the journal. The delivery must be settled."""
+        assert self.delivery is not None
+        return served_row(self.caller, proc, end_ns, self.delivery, self.ended)
 
-    # -- from news to events ------------------------------------------------------------------------------------------
+    # -- from outputs to events ---------------------------------------------------------------------------------------
 
-    def _turn(self, output: Output) -> None:
-        """The events of one piece of news."""
+    def _to_events(self, output: Output) -> None:
+        """Appends the events of one output to `_ready`."""
         ready, ended, params = self._ready, output.ended, self._params
         if ended is not None and ended.end.outcome != "ok":
-            ready.append(self._bad(of_end(ended.end)))
+            ready.append(self._error_event(problem_of_end(ended.end)))
             return
         text, sampled = self._take(output)
         if ended is not None and self._text is not None:
@@ -199,7 +199,7 @@ class Session(Generic[P]):
             self._kept += sampled
             if ended is not None:
                 reason = self._reason(ended.end)
-                self._closing = Answered("ok", None, reason)
+                self._closing = Delivery("ok", None, reason)
                 ready.append(events.WholeAnswer(self._shown, self._kept, reason, ended))
             return
         if not self.started:
@@ -218,10 +218,10 @@ class Session(Generic[P]):
         if self._params.include_usage:
             self._ready.append(events.Counts(ended))
         self._ready.append(events.DONE)
-        self._closing = Answered("ok", None, reason)
+        self._closing = Delivery("ok", None, reason)
 
     def _take(self, output: Output) -> tuple[str, tuple[Sampled, ...]]:
-        """The tokens, with the text that they let the client see. After a stop string there are none."""
+        """The text that the new tokens complete, and the tokens. After a stop string there are none."""
         if self._text is None:
             return "", output.tokens
         if self._text.stopped:
@@ -234,18 +234,18 @@ class Session(Generic[P]):
     def _reason(self, end: End) -> str:
         return "stop" if self._text is not None and self._text.stopped else end.finish or "stop"
 
-    def _bad(self, problem: Problem) -> events.Refusal | events.InBandError:
-        """A true HTTP error before the head, an error in band after it."""
+    def _error_event(self, problem: Problem) -> events.Refusal | events.InBandError:
+        """The event of an error: an HTTP error before the head, an error in band after it."""
         if not self.started:
-            self._closing = Answered(problem.outcome, problem.code)
+            self._closing = Delivery(problem.outcome, problem.code)
             return events.Refusal(problem)
         self._host.count("stream.inband_error")
         outcome = "inband_error" if problem.outcome == "http_error" else problem.outcome
-        self._closing = Answered(outcome, problem.code)
+        self._closing = Delivery(outcome, problem.code)
         return events.InBandError(problem)
 
     def _cross(self) -> Event | None:
-        """Cross the fault point of the stream for the first event in turn. None: the event goes out."""
+        """Crosses the fault point of the stream. Gives the event of a fault; None when the next event can be sent."""
         caller = self.caller
         try:
             effect = self._host.env.faults.fire(
@@ -258,8 +258,8 @@ class Session(Generic[P]):
             )
         except StreamError as failure:
             self._ready.clear()
-            self._news.clear()
-            return self._bad(of_failure(failure))
+            self._outputs.clear()
+            return self._error_event(problem_of_failure(failure))
         if effect is None:
             return None
         if effect.kind is Kind.CUT:
@@ -270,10 +270,10 @@ class Session(Generic[P]):
         self.held = True
         return events.Delay(effect)
 
-    def _settle(self, answered: Answered) -> None:
-        """How the answer was delivered; the first word counts. The row waits for the engine's word."""
-        if self.answered is not None:
+    def _settle(self, delivery: Delivery) -> None:
+        """Sets the delivery; the first call counts. The row is written when the engine has ended the request too."""
+        if self.delivery is not None:
             return
-        self.answered = answered
+        self.delivery = delivery
         if self.ended is not None:
             self._host.over(self)

@@ -1,4 +1,4 @@
-"""Sockets that hold a port, whether or not anybody listens on it."""
+"""Sockets that hold a port while they do not listen."""
 
 import socket
 
@@ -6,10 +6,10 @@ _TRIES = 16
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that holds the port and does not listen yet. Errors: OSError when it is taken.
+    """A socket that holds the port and does not listen yet. Raises OSError when the port is taken.
 
-    A free port is bound twice, the second time by its number: the kernel lets a port that it chose itself go as soon
-    as the socket stops listening, and a restarted server would then be somewhere else.
+    With port 0 the chosen port is bound a second time by its number: the kernel frees a port that it chose itself as
+    soon as the socket stops listening, and a restarted server would then get another port.
     """
     if port:
         return _bound(host, port)
@@ -19,12 +19,12 @@ def bind(host: str, port: int) -> socket.socket:
         try:
             return _bound(host, number)
         except OSError:
-            continue  # somebody was quicker
+            continue  # another process has taken it
     raise OSError(f"no free port on {host} in {_TRIES} tries")
 
 
 def stop_listening(sock: socket.socket) -> None:
-    """Refuse clients from now on and keep the port. A socket that does not listen is left as it is."""
+    """Refuses clients from now on and keeps the port. A socket that does not listen is left alone."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

@@ -1,15 +1,15 @@
-"""The parent without torch: starts the server, starts it again after a fatal error or a crash, and leaves no orphan.
+"""The supervisor: starts the server, restarts it after a fatal error or a crash, and leaves no orphan. Loads no torch.
 
-    child exits 0        stopped in good order            we exit 0
-    child exits 4        bad settings                     we exit 4; starting again would not help
-    child exits 70       its engine was lost              started again after a pause that doubles
-    anything else        a crash or a kill                the same
-    too many in a row    `restarts_max`, each short-lived we exit 70
-    SIGTERM, SIGINT      given on; SIGKILL after a bound  we exit with the child's code
-    our parent is gone   as SIGTERM
+    child exits 0           stopped as asked                      supervisor exits 0
+    child exits 4           bad settings                          supervisor exits 4; a restart would not help
+    child exits 70          the engine was lost                   restart after a pause that doubles each time
+    any other exit          a crash or a kill                     restart after a pause that doubles each time
+    too many in a row       `restarts_max`, each short-lived      supervisor exits 70
+    SIGTERM, SIGINT         passed on; SIGKILL after a limit      supervisor exits with the child's code
+    own parent has ended    handled as SIGTERM
 
-The listening sockets are ours and are handed down: the port stays the same over restarts and nobody can take it
-meanwhile. While no child lives they do not listen, so a client is refused at once rather than left waiting.
+The supervisor owns the listening sockets and passes them down: the port stays equal over restarts and no other process
+can take it. While no child lives the sockets do not listen, so clients are refused at once and do not wait.
 """
 
 import os
@@ -28,25 +28,25 @@ from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.sockets import bind, stop_listening
 
 EXIT_FATAL = 70
-_TURN_S = 0.05
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How patient the supervisor is."""
+    """Limits of the supervisor."""
 
     pause_s: float = 0.25
-    """Before the first restart; doubles with each in a row."""
+    """Pause before the first restart; it doubles with each restart in a row."""
     pause_s_max: float = 8.0
     restarts_max: int = 10
-    """In a row, each after less than `healthy_s` of life."""
+    """Most restarts in a row, each after a life of less than `healthy_s`."""
     healthy_s: float = 30.0
     stop_s_max: float = 15.0
-    """From SIGTERM to SIGKILL."""
+    """Time from SIGTERM to SIGKILL."""
 
 
 class Supervisor:
-    """One child at a time. `command(restarts)` gives its argument list."""
+    """Runs one child at a time. `command(restarts)` gives the child's argument list."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Until the child ends for good; gives our exit code. In the main thread, and in no other."""
+        """Runs children until no restart is due, and returns the exit code. Call it in the main thread only."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         restarts, in_a_row = 0, 0
         while True:
             started_ns = time.monotonic_ns()
-            code = self._one_life(restarts)
+            code = self._run_child(restarts)
             lived_s = (time.monotonic_ns() - started_ns) / 1e9
             if self._signal is not None or code in (0, EXIT_USAGE):
                 return code if code >= 0 else 128 - code
@@ -84,10 +84,11 @@ class Supervisor:
             if self._signal is not None:
                 return 0
 
-    def _one_life(self, restarts: int) -> int:
-        """Start a child and stay with it to its end; gives its code, negative for a signal."""
+    def _run_child(self, restarts: int) -> int:
+        """Starts a child and waits for its end. Returns its exit code, negative for a signal."""
         own_pid = os.getpid()
-        # A group of its own: Ctrl-C reaches it once, through us, and it can be killed with all it started.
+        # The child has a process group of its own: Ctrl-C reaches it once, through the supervisor, and it can be killed
+        # with all processes that it started.
         child = subprocess.Popen(
             list(self._command(restarts)),
             pass_fds=[sock.fileno() for sock in self._sockets],
@@ -97,7 +98,7 @@ class Supervisor:
         self._child = child
         self._journal.event(time.monotonic_ns(), "start", restarts, f"pid {child.pid}")
         try:
-            code = self._stay(child)
+            code = self._wait_for_exit(child)
         finally:
             self._child = None
             self._kill_group(child)
@@ -106,29 +107,29 @@ class Supervisor:
         self._journal.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
         return code
 
-    def _stay(self, child: "subprocess.Popen[bytes]") -> int:
-        """Wait for its end; give signals on, and insist after a while."""
-        told: int | None = None
+    def _wait_for_exit(self, child: "subprocess.Popen[bytes]") -> int:
+        """Waits for the child's end. Passes signals on, and sends SIGKILL `stop_s_max` after one."""
+        sent: int | None = None
         kill_ns: int | None = None
         while True:
             if os.getppid() != self._parent_pid and self._signal is None:
                 self._signal = signal.SIGTERM
-            if self._signal is not None and told is None:
-                told = self._signal
+            if self._signal is not None and sent is None:
+                sent = self._signal
                 kill_ns = time.monotonic_ns() + round(self._policy.stop_s_max * 1e9)
-                child.send_signal(told)
+                child.send_signal(sent)
             if kill_ns is not None and time.monotonic_ns() > kill_ns:
                 child.kill()
             try:
-                return child.wait(_TURN_S)
+                return child.wait(_POLL_S)
             except subprocess.TimeoutExpired:
                 continue
 
     def _pause(self, pause_s: float) -> None:
-        """Between two lives; a signal ends it."""
+        """Waits between two children; a signal ends the wait."""
         end_ns = time.monotonic_ns() + round(pause_s * 1e9)
         while self._signal is None and time.monotonic_ns() < end_ns:
-            time.sleep(min(_TURN_S, pause_s))
+            time.sleep(min(_POLL_S, pause_s))
             if os.getppid() != self._parent_pid:
                 self._signal = signal.SIGTERM
 
@@ -137,7 +138,7 @@ class Supervisor:
 
     @staticmethod
     def _kill_group(child: "subprocess.Popen[bytes]") -> None:
-        """Kill every process that the child had started and left behind."""
+        """Kills every process that the child has started and left behind."""
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -145,7 +146,7 @@ class Supervisor:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m runtime.server`"""
+    """Runs `python -m runtime.server` and returns the exit code."""
     from runtime.server.config import ConfigError, read_config
     from runtime.server.flags import parser, server_flags
 

@@ -1,28 +1,28 @@
-"""From token ids to text a client may see: never half a character, never the beginning of a stop string."""
+"""Makes the text of an answer from token ids, without half characters and without the beginning of a stop string."""
 
 from collections.abc import Callable, Sequence
 
 from runtime.core.naming import BROKEN
 
 Decode = Callable[[Sequence[int]], str]
-"""From token ids to text; bytes that are no UTF-8 become U+FFFD."""
+"""Converts token ids to text; bytes that are not UTF-8 become U+FFFD."""
 
 _PENDING_MAX = 32
 _HELD_MAX = 3
-"""Bytes of a character of UTF-8 that is not whole yet."""
+"""Most bytes of an incomplete UTF-8 character."""
 
 
 class Detokenizer:
-    """Incremental decode that gives, piece by piece, the text that decoding all at once would give.
+    """Decodes incrementally: the pieces together are the text that decoding all tokens at once would give.
 
-    Bytes that are no UTF-8 (yet) decode to U+FFFD: one for all of a cut character, or one for each of its bytes where
-    a vocabulary falls back to bytes. The last three at most can still turn into a character, so they are held back,
-    and a model that babbles broken bytes can't stall the stream.
+    Bytes that are not UTF-8 (yet) decode to U+FFFD: one for all of a cut character, or one for each of its bytes where
+    a vocabulary falls back to bytes. Only the last three can still become a character, so at most three are held back,
+    and a model that writes broken bytes can't stall the stream.
 
-        tokens  ... window | pending        text of (window + pending) minus text of window is what pending adds
+        tokens  ... window | pending        pending adds the text of (window + pending) without the text of window
 
     With byte fallback a broken byte also breaks whole characters right in front of it when all is decoded at once;
-    what a client has seen stays as it was.
+    text that was sent to a client is not changed.
     """
 
     def __init__(self, decode: Decode) -> None:
@@ -32,7 +32,7 @@ class Detokenizer:
         self._shown = 0
 
     def push(self, tokens: Sequence[int]) -> str:
-        """The text that is certain now."""
+        """The new text that later tokens can't change."""
         text = ""
         for token in tokens:
             self._pending.append(token)
@@ -61,9 +61,9 @@ class Detokenizer:
         return fresh
 
     def _shorten(self) -> None:
-        """Move the window up, so that long broken output does not cost a decode of all of it for each token.
+        """Moves the window forward, so that a long broken output is not decoded again for each token.
 
-        A place is safe when both sides decode to the same as the whole: no character lies across it.
+        A cut is safe when both sides decode to the text of the whole: no character lies across it.
         """
         joined = self._decode(self._pending)
         for cut in range(len(self._pending) - 4, 0, -1):
@@ -75,7 +75,7 @@ class Detokenizer:
 
 
 class StopStrings:
-    """Finds the stop string that is complete first, even across pieces, and holds back what may be its beginning."""
+    """Finds the stop string that is complete first, also across pieces, and holds back text that may begin one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -84,13 +84,13 @@ class StopStrings:
         """The stop string that was found; no text follows it."""
 
     def push(self, text: str) -> str:
-        """Text that is certain not to belong to a stop string."""
+        """The new text that can't belong to a stop string."""
         if self.hit is not None:
             return ""
         text = self._held + text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            # The first to be complete, so that the cut is the same however the text was split into pieces.
+            # The first one to be complete, so that the cut does not depend on how the text was split into pieces.
             _, at, self.hit = min(found)
             self._held = ""
             return text[:at]
@@ -114,15 +114,15 @@ class Transcript:
 
     @property
     def stopped(self) -> bool:
-        """A stop string was found: the answer is complete."""
+        """True once a stop string was found: the answer is complete."""
         return self._stops.hit is not None
 
     def push(self, tokens: Sequence[int]) -> str:
-        """The text that these tokens let the client see. A stop token has no text."""
+        """The text that these tokens complete. A stop token has no text."""
         return self._stops.push(self._detokenizer.push([token for token in tokens if token not in self._silent]))
 
     def flush(self) -> str:
-        """The rest, at the end."""
+        """The rest of the text, at the end of the answer."""
         if self.stopped:
             return ""
         return self._stops.push(self._detokenizer.flush()) + self._stops.flush()

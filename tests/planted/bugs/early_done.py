@@ -11,9 +11,9 @@ EVERY, TOKENS = 4, 3
 
 
 def plant(session):
-    turn, streams, heard = session.Session._turn, [0], {}
+    turn, streams, heard = session.Session._to_events, [0], {}
 
-    def _turn(self, output):
+    def _to_events(self, output):
         name, ended = self.caller.server_id, None
         if name not in heard:
             streams[0] += self._params.stream
@@ -27,4 +27,4 @@ def plant(session):
             output = dataclasses.replace(output, ended=ended)
         turn(self, output)
 
-    session.Session._turn = _turn
+    session.Session._to_events = _to_events

@@ -9,9 +9,9 @@ MODULE = "runtime.server.session"
 def plant(session):
     settle = session.Session._settle
 
-    def _settle(self, answered):
-        if answered.outcome == "inband_error":
-            answered = session.Answered("ok", None, "stop")
-        settle(self, answered)
+    def _settle(self, delivery):
+        if delivery.outcome == "inband_error":
+            delivery = session.Delivery("ok", None, "stop")
+        settle(self, delivery)
 
     session.Session._settle = _settle

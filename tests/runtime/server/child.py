@@ -25,10 +25,10 @@ def endless(submit: Submit) -> list[int]:
     return [97] * 1000 if bytes(submit.prompt) == b"die" else echo(submit)
 
 
-def build(engine: Mapping[str, object], witness: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
+def build(engine: Mapping[str, object], evidence: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
     if engine.get("model") == "none":
         raise ValueError('model "none" is no directory; give one')
-    return Mortal(endless, witness=witness)
+    return Mortal(endless, evidence=evidence)
 
 
 if __name__ == "__main__":

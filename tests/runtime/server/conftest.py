@@ -23,7 +23,7 @@ TOKEN = "t0ken"
 
 
 class Running:
-    """A house on a thread. All waits have an end."""
+    """A server process on a thread. All waits have an end."""
 
     def __init__(self, served: FakeServed, path: Path, config: ServerConfig, outcomes: Journal) -> None:
         self.served = served
@@ -35,8 +35,10 @@ class Running:
 
         async def serve() -> int:
             self.loop = asyncio.get_running_loop()
-            self.house = ServerProcess(served, config, outcomes)
-            return await self.house.run(bind("127.0.0.1", 0), bind("127.0.0.1", 0) if config.admin else None, ready.put)
+            self.process = ServerProcess(served, config, outcomes)
+            return await self.process.run(
+                bind("127.0.0.1", 0), bind("127.0.0.1", 0) if config.admin else None, ready.put
+            )
 
         def work() -> None:
             self.code = asyncio.run(serve())
@@ -84,7 +86,7 @@ class Running:
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """Lines of the record, once the loop has done what it had to do."""
         if self._thread.is_alive() and not self.loop.is_closed():
-            self.on_loop(lambda: self.house.flush())
+            self.on_loop(lambda: self.process.flush())
         return [row for line in self._path.read_text().splitlines() if (row := json.loads(line))["e"] == kind]
 
     def empty(self) -> None:
@@ -92,21 +94,21 @@ class Running:
 
         async def wait() -> None:
             async with asyncio.timeout(WAIT_S):
-                await self.house.empty.wait()
+                await self.process.empty.wait()
 
         asyncio.run_coroutine_threadsafe(wait(), self.loop).result(WAIT_S)
 
     def join(self) -> int | None:
-        """Wait for the house to end by itself."""
+        """Wait for the server to end by itself."""
         self._thread.join(WAIT_S)
-        assert not self._thread.is_alive(), "the house did not end"
+        assert not self._thread.is_alive(), "the server process did not end"
         return self.code
 
     def stop(self) -> None:
         for client in self._clients:
             client.close()
         if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.house.stop)
+            self.loop.call_soon_threadsafe(self.process.stop)
         self.join()
         self._outcomes.close()
 
@@ -124,7 +126,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         path = tmp_path / f"outcomes{len(running)}.jsonl"
         outcomes = Journal(str(path))
         scripted = {"script": script} if script is not None else {}
-        served = FakeServed(**scripted, by_hand=by_hand, submits_max=submits_max, witness=outcomes)
+        served = FakeServed(**scripted, by_hand=by_hand, submits_max=submits_max, evidence=outcomes)
         settings = {"stop_grace_s": 0.2, "outcomes": str(path), **settings}
         running.append(Running(served, path, ServerConfig(**settings), outcomes))
         return running[-1]

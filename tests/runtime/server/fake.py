@@ -77,12 +77,12 @@ class FakeServed:
         *,
         by_hand: bool = False,
         submits_max: int = 64,
-        witness: EventSink | None = None,
+        evidence: EventSink | None = None,
         clock: Clock | None = None,
     ) -> None:
         clock = clock or WallClock()
-        on_fire = witness.fire if witness else lambda fire: None
-        on_state = witness.fault if witness else lambda state: None
+        on_fire = evidence.fire if evidence else lambda fire: None
+        on_state = evidence.fault if evidence else lambda state: None
         faults = Faults(catalogue(), clock.now_ns, on_fire, on_state)
         self.env = Env(clock, 7, faults, Ledger())
         self.mailbox = Mailbox(submits_max)

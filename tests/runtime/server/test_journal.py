@@ -1,4 +1,4 @@
-"""The server's ledger: whole lines, nothing lost in silence, and what a restart may arm again."""
+"""The server's journal: whole lines, no silent loss, and the faults that a restart may arm again."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_no_path_keeps_no_record() -> None:
 
 def test_requests_are_named_as_the_client_did() -> None:
     outcomes = Journal(None)
-    outcomes.know("server-1-7", "r7")
+    outcomes.add_name("server-1-7", "r7")
     assert [outcomes.name(each) for each in ("server-1-7", "unheard", None)] == ["r7", "unheard", None]
 
 
@@ -101,7 +101,7 @@ def test_after_a_restart_what_breaks_the_reading_of_weights_is_armed_before_they
     outcomes.close()
     seen: list[str] = []
 
-    def build(engine: object, witness: object, armed: Sequence[FaultSpec]) -> RuntimeHandle:
+    def build(engine: object, evidence: object, armed: Sequence[FaultSpec]) -> RuntimeHandle:
         seen.extend(each.id for each in armed)
         raise ValueError("a shard gave no bytes")
 

@@ -1,4 +1,4 @@
-"""How the process lives and ends: health from progress, one last error for everybody, exit codes."""
+"""The server process: health from progress, one error for each open request at the end, and exit codes."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -37,13 +37,13 @@ def test_no_200_begins_after_fatal(start: Start) -> None:
     held = running.connect({"prompt": "x"})
     running.served.mail(Submit)
     seen: list[int] = []
-    shut = running.on_loop(lambda: running.house.admission.shut())
+    shut = running.on_loop(lambda: running.process.admission.closed_reason())
     assert shut is None
 
     def die_and_ask() -> None:
-        # On the loop, so that the house has not ended yet when the door is asked.
+        # On the loop, so that the server has not ended yet when admission is read.
         running.served.fatal = DeviceLost("poisoned")
-        problem = running.house.admission.shut()
+        problem = running.process.admission.closed_reason()
         assert problem is not None
         seen.append(problem.http)
 
@@ -58,8 +58,8 @@ def test_stop_lets_those_inside_end(start: Start) -> None:
     sock = running.connect(LONG)
     running.served.mail(Submit)
     running.served.turn()
-    running.loop.call_soon_threadsafe(running.house.stop)
-    while running.on_loop(lambda: running.house.admission.closed) is None:
+    running.loop.call_soon_threadsafe(running.process.stop)
+    while running.on_loop(lambda: running.process.admission.closed) is None:
         pass
     for _ in range(3):
         running.served.turn()
@@ -73,7 +73,7 @@ def test_stop_tells_those_who_take_too_long(start: Start) -> None:
     running = start(by_hand=True, stop_grace_s=0.05)
     sock = running.connect({"prompt": "x"})
     running.served.mail(Submit)
-    running.loop.call_soon_threadsafe(running.house.stop)
+    running.loop.call_soon_threadsafe(running.process.stop)
     assert running.join() == EXIT_STOPPED
     assert b"shutting_down" in read_all(sock)
     row = running.rows("served")[0]
