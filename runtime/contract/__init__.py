@@ -1,11 +1,11 @@
-"""What goes in and out of a graph, said before anything runs and held against what a device really made. No torch.
+"""Contracts of graphs: the tensors that a graph takes and gives, and checks of real tensors against them. No torch.
 
-    register  spec.py, registry.py      inputs and outputs of a graph, per (group, model, version)
+    register  spec.py, registry.py      inputs and outputs of a graph, for each (group, model, version)
     infer     dims.py, unify.py         symbolic dims: one value each, from all tensors that name them
-    validate  validate.py, memory.py    every rule broken, not only the first
-    cache     cache.py                  a signature that changes with every field that matters
+    validate  validate.py, memory.py    finds every broken rule, not only the first
+    cache     cache.py                  results by a signature of all fields that a check depends on
     error     violation.py              graph, tensor, expected, got
-    repair    repair.py                 which tensors a copy or a cast can mend
+    repair    repair.py                 tensors that a copy or a cast can repair
 
-`step.py` says where the boundaries of a step are; `binder.py` is the door that real tensors pass at each of them.
+`step.py` defines the boundaries of a step; `binder.py` checks the tensors that cross each of them.
 """

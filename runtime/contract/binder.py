@@ -1,12 +1,12 @@
-"""The door to the contract: the tensors of one graph are held against it before any kernel of the graph sees them.
+"""Checks the tensors of one graph against its contract before any kernel of the graph reads them.
 
     tensors --contract.bind may damage one--> facts --> signature --> cache --miss--> bind
                                                                         |hit           |violation
                                                                         v              v
-                                                            the same tensors    repaired, or ContractViolation
+                                                            unchanged tensors    repaired, or ContractViolation
 
-`Binder` knows no tensor type. A device gives it `Tensors`: how to read the facts of a tensor of its own, and how to
-make one that has given facts. In virtual time a tensor is its facts.
+`Binder` knows no tensor type. A device gives it `Tensors`, which reads the facts of a tensor and makes a tensor with
+given facts. In virtual time a tensor is its facts.
 """
 
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ Tensor = TypeVar("Tensor")
 
 
 class Tensors(Protocol[Tensor]):
-    """What a device can do with its own tensors."""
+    """Operations of a device on its own tensors."""
 
     def facts(self, tensor: Tensor, name: str) -> TensorFacts:
-        """Shape, strides, dtype, device and address of `tensor`, under the name that its contract has for it."""
+        """Shape, strides, dtype, device and address of `tensor`, with the `name` of its spec in the contract."""
         ...
 
     def laid_out(self, tensor: Tensor, facts: TensorFacts) -> Tensor:
-        """A new tensor that has these facts (its address modulo 128), with the values of `tensor` where it has room for
-        them and zeros elsewhere."""
+        """A new tensor with these facts (its address modulo 128). It holds the values of `tensor` that fit, and zeros
+        elsewhere."""
         ...
 
 
 class PlannedTensors:
-    """Implements `Tensors` where no memory is: a tensor is what the plan says of it."""
+    """Implements `Tensors` for virtual time, without memory: a tensor is its planned facts."""
 
     def facts(self, tensor: TensorFacts, name: str) -> TensorFacts:
         """See Tensors."""
@@ -52,9 +52,9 @@ class PlannedTensors:
 
 
 class Binder(Generic[Tensor]):
-    """Checks tensors against contracts, with a cache of what it has seen. One thread.
+    """Checks tensors against contracts and caches the results. All calls come from one thread.
 
-    Marks: contract.violation for each check that fails, contract.copied and contract.cast for each tensor that is
+    Counters: contract.violation for each check that fails, contract.copied and contract.cast for each tensor that is
     repaired, contract.cache_refused for an entry that belonged to another signature.
     """
 
@@ -73,10 +73,10 @@ class Binder(Generic[Tensor]):
         step: int | None = None,
         request: str | None = None,
     ) -> tuple[Tensor, ...]:
-        """Pass `tensors`, in the order of the contract's inputs (or `outputs`), on to whoever reads them.
+        """Checks `tensors`, in the order of the contract's inputs (or `outputs`), and returns those to go on with.
 
-        Gives the same tuple when all keep the contract, else one with repaired copies. Raises ContractViolation with
-        everything that is wrong when a copy or a lossless cast can't mend it.
+        The result is the given tuple when all tensors keep the contract, else a tuple with repaired copies. Raises
+        ContractViolation with every violation when a copy or a lossless cast can't repair a tensor.
         """
         if self._env.faults.armed:
             tensors = self._damaged(contract, tensors, outputs, step, request)
@@ -100,7 +100,7 @@ class Binder(Generic[Tensor]):
         step: int | None = None,
         request: str | None = None,
     ) -> Binding:
-        """Bind `facts`. Raises ContractViolation with everything that is wrong; nothing of it is remembered."""
+        """Binds `facts`. Raises ContractViolation with every violation; a failed check is not cached."""
         signature = signature_of(contract, facts, given, outputs)
         binding = self.cache.get(contract, signature, step=step, request=request)
         if binding is None:
@@ -133,11 +133,11 @@ class Binder(Generic[Tensor]):
         outputs: bool,
         violation: ContractViolation,
     ) -> tuple[Tensor, ...]:
-        mended = list(tensors)
+        repaired = list(tensors)
         for repair in repairs(contract.specs(outputs), facts, violation):
-            mended[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
+            repaired[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
             if repair.cast:
                 self._env.counters.hit("contract.cast")
             else:
                 self._env.counters.hit("contract.copied")
-        return tuple(mended)
+        return tuple(repaired)

@@ -1,14 +1,14 @@
-"""Cache: a bind that has been done is not done again, for as long as nothing that matters is different.
+"""Caches bindings by signature, so that tensors with equal facts are checked once.
 
     signature = contract (group, model, version, graph, digest of the spec), inputs or outputs
-              + values of the dims that an earlier graph of the step has settled
-              + for each tensor: name, shape, strides, dtype, device, address modulo the alignment asked for
+              + values of the dims that an earlier graph of the step has determined
+              + for each tensor: name, shape, strides, dtype, device, address modulo the required alignment
 
-A field left out here is a wrong answer there: with a key of shapes alone, float16 data is served the float32 entry.
-One thing is kept out and can't change what a bind says: where an aligned buffer lies.
+The signature holds every field that a bind depends on: with shapes alone, float16 data would get the entry of float32.
+The address of an aligned buffer does not change a bind, so only its remainder is part of the signature.
 
-An entry carries its own signature and is compared with the one that asks. Whatever hands out a wrong entry, it is
-refused and counted, and the bind is done afresh.
+Each entry carries its own signature, which `get` compares with the wanted one. A wrong entry is refused and counted,
+and the tensors are bound again.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Signature = tuple[object, ...]
 def signature_of(
     contract: Contract, facts: Sequence[TensorFacts], given: Sequence[int] = (), outputs: bool = False
 ) -> Signature:
-    """All that a bind of `facts` depends on. Order of the tensors included: it costs a hit and never an answer."""
+    """The signature of a bind of `facts`. It depends on the order of the tensors: another order is only a miss."""
     alignments = contract.alignments
     return (
         contract.identity,
@@ -42,17 +42,17 @@ def signature_of(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A bind that was done, and for what."""
+    """A binding and the signature that it belongs to."""
 
     signature: Signature
     binding: Binding
 
 
 class ShapeCache:
-    """At most `entries_max` different binds. One thread."""
+    """At most `entries_max` bindings, by signature. All calls come from one thread."""
 
     def __init__(self, env: Env, entries_max: int) -> None:
-        assert entries_max >= 1, "a cache without room would evict what it is asked to keep"
+        assert entries_max >= 1, "a shape cache holds at least one entry"
         self.hits = 0
         self.misses = 0
         self.refused = 0
@@ -66,10 +66,10 @@ class ShapeCache:
     def get(
         self, contract: Contract, signature: Signature, *, step: int | None = None, request: str | None = None
     ) -> Binding | None:
-        """The binding that was put for exactly this signature."""
+        """The binding of exactly this signature, or None."""
         entry = self._entries.get(signature)
         if self._env.faults.armed:
-            entry = self._crossed(entry, contract, step, request)
+            entry = self._cross(entry, contract, step, request)
         if entry is None:
             self.misses += 1
             return None
@@ -81,13 +81,13 @@ class ShapeCache:
         return entry.binding
 
     def put(self, signature: Signature, binding: Binding) -> None:
-        """Keep it; the oldest makes room. (To keep the last used instead would cost each hit two more hashes.)"""
+        """Stores a binding; a full cache drops its oldest entry. (LRU order would cost each hit two more hashes.)"""
         if len(self._entries) >= self._entries_max and signature not in self._entries:
             del self._entries[next(iter(self._entries))]
         self._entries[signature] = Entry(signature, binding)
 
-    def _crossed(self, entry: Entry | None, contract: Contract, step: int | None, request: str | None) -> Entry | None:
-        """What an armed fault makes of the answer. Not crossed while there is no other entry to lie with."""
+    def _cross(self, entry: Entry | None, contract: Contract, step: int | None, request: str | None) -> Entry | None:
+        """Crosses `contract.cache`: a fault gives another entry. It is not crossed while there is no other entry."""
         others = [other for other in self._entries.values() if other is not entry]
         if not others:
             return entry

@@ -1,10 +1,10 @@
-"""What `contract.bind: corrupt` does to one tensor: damage that the contract must see, chosen by the effect's own draw.
+"""Chooses the damage that `contract.bind: corrupt` does to one tensor, by the random draw of the effect.
 
-Damage that a contract can't see would count as fired and break nothing. So an extent is changed only where another
-tensor, a number or an earlier graph fixes it, and a stride only where the layout fixes that; where nothing can be done
-(a launch of one token has no strides), a dim is added instead, which every contract sees.
+A fault that the contract can't detect would count as fired and break nothing. So an extent is changed only where
+another tensor, a number or an earlier graph fixes it, and a stride only where the layout fixes it. Where neither is
+possible (a launch of one token has no strides), a dim is added instead, which every contract detects.
 
-Damage is said in facts; the device makes a real tensor that has them (`binder.Tensors.laid_out`).
+Damage is described by facts; the device makes a real tensor with these facts (`binder.Tensors.laid_out`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,10 @@ _OTHER_DTYPES = {"int64": ("int32", "float32"), "float32": ("float16", "float64"
 def damaged(
     contract: Contract, facts: Sequence[TensorFacts], effect: Effect, outputs: bool = False
 ) -> tuple[int, TensorFacts]:
-    """Which of the tensors is damaged as `effect.argument` says, and its facts then. `facts` are in the order of the
-    contract."""
+    """The index of the damaged tensor and its facts with the damage that `effect.argument` names.
+
+    `facts` are in the order of the contract.
+    """
     fixed = contract.io.cross_checked
     named = list(enumerate(zip(contract.specs(outputs), facts, strict=True)))
     choices = [(at, way) for at, (spec, one) in named for way in _ways(effect.argument, fixed, spec, one)]
@@ -54,7 +56,7 @@ def _ways(
 
 
 def _one_dim_more(facts: TensorFacts) -> TensorFacts:
-    """As after one unsqueeze too many: what lines up still fits, so a `zip` lets it pass."""
+    """Adds a dim of size 1 at the end, as a wrong unsqueeze does. A `zip` over the shapes would not notice it."""
     return facts._replace(shape=(*facts.shape, 1), strides=(*facts.strides, 1))
 
 
@@ -70,7 +72,7 @@ def _one_longer(axis: int) -> Damage:
 
 
 def _doubled(axis: int) -> Damage:
-    """Every second place of a larger tensor: the stride of `axis` and of all slower dims is twice as long."""
+    """Doubles the stride of `axis` and of all slower dims, as if every second element of a larger tensor were used."""
 
     def doubled(facts: TensorFacts) -> TensorFacts:
         step = facts.strides[axis]
@@ -80,5 +82,5 @@ def _doubled(axis: int) -> Damage:
 
 
 def _retyped(dtype: str) -> Damage:
-    assert dtype in ITEM_BYTES, f"{dtype} is no dtype"
+    assert dtype in ITEM_BYTES, f"{dtype} is not a dtype"
     return lambda one: one._replace(dtype=dtype)

@@ -1,9 +1,9 @@
-"""Symbolic dims and their arithmetic: sums of products with whole factors, such as `n`, `2 * n`, `n + 1`, `n * w`.
+"""Symbolic dims and their arithmetic: sums of products with integer factors, such as `n`, `2 * n`, `n + 1`, `n * w`.
 
     n = Dim("n", min=1, max=512)
     TensorSpec("gate_up", (n, 2 * hidden), "float32")       shape entries are int, Dim or Extent
 
-There is no division: what must be even is said as `2 * half`, and then 15 has no `half` and is refused.
+There is no division: an even extent is written as `2 * half`, and 15 is refused because it has no `half`.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from math import prod
 from typing import Union
 
 Product = tuple["Dim", ...]
-"""Dims that are multiplied, in order of name; the empty one is the number 1."""
+"""Dims that are multiplied, in order of name; the empty product is the number 1."""
 Size = Union[int, "Dim", "Extent"]
 
 
@@ -43,7 +43,7 @@ class _Arithmetic:
 
 @dataclass(frozen=True)
 class Dim(_Arithmetic):
-    """A named extent that is one number in each bind: `min` to `max` (None: no bound), a multiple of `multiple_of`."""
+    """A named extent with one value in each bind: from `min` to `max` (None: no limit), a multiple of `multiple_of`."""
 
     name: str
     min: int = 0
@@ -64,12 +64,12 @@ class Dim(_Arithmetic):
             raise ValueError(f'dim "{self.name}": {"; ".join(problems)}')
 
     def admits(self, value: int) -> bool:
-        """Whether this dim may be `value`."""
+        """True when this dim may have the value `value`."""
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
     @property
     def rule(self) -> str:
-        """What it may be, in words: "n in 1..512, a multiple of 8"."""
+        """The allowed values as text, such as "n in 1..512, a multiple of 8"."""
         above = f"{self.min}.." if self.max is None else f"{self.min}..{self.max}"
         steps = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
         return f"{self.name} in {above}{steps}"
@@ -80,35 +80,36 @@ class Dim(_Arithmetic):
 
 @dataclass(frozen=True)
 class Extent(_Arithmetic):
-    """A sum of products; equal sums are equal values, so `n + n == 2 * n`. Made by arithmetic or `extent`."""
+    """A sum of products of dims. Equal sums compare equal, so `n + n == 2 * n`. Arithmetic and `extent` make it."""
 
     terms: tuple[tuple[Product, int], ...]
-    """(product, factor), no factor 0, in order of names."""
+    """(product, factor) of each term, in order of names. No factor is 0."""
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:
-        """Every dim in it, once."""
+        """The dims of all terms, each once."""
         return tuple({dim: None for product, _ in self.terms for dim in product})
 
     @cached_property
     def plain(self) -> bool:
-        """Whether it is one dim and nothing else."""
+        """True when the extent is exactly one dim."""
         return len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1
 
     def value(self, values: Mapping[str, int]) -> int:
-        """Its number. Raises KeyError when a dim has no value."""
+        """The number that this extent is for the given dims. Raises KeyError when a dim has no value."""
         return sum(factor * prod(values[dim.name] for dim in product) for product, factor in self.terms)
 
     def unknown(self, known: Mapping[str, object]) -> list[Dim]:
-        """Its dims without a value."""
+        """The dims of this extent that are not in `known`."""
         return [dim for dim in self.dims if dim.name not in known]
 
     def gives(self, dim: Dim) -> bool:
-        """Whether it can be solved for `dim` once the others are known: it stands alone, times a constant."""
+        """True when this extent can be solved for `dim` once the other dims are known: `dim` appears in one term only,
+        alone or times a constant."""
         return [product for product, _ in self.terms if dim in product] == [(dim,)]
 
     def solved(self, dim: Dim, total: int, values: Mapping[str, int]) -> int | None:
-        """The value of `dim` that makes it `total`, or None when no whole number does. Needs `gives(dim)`."""
+        """The value of `dim` for which this extent is `total`, or None when it is no integer. Needs `gives(dim)`."""
         rest = self.value({**values, dim.name: 0})
         value, left = divmod(total - rest, dict(self.terms)[(dim,)])
         return None if left else value
@@ -118,7 +119,7 @@ class Extent(_Arithmetic):
 
 
 def extent(size: "Size | _Arithmetic") -> Extent:
-    """A shape entry as an Extent."""
+    """Converts a shape entry to an Extent."""
     if isinstance(size, Extent):
         return size
     if isinstance(size, Dim):

@@ -1,7 +1,7 @@
-"""How a tensor lies in memory: layout, and the alignment of its address and of its strides.
+"""Checks the memory of a tensor: its layout, and the alignment of its address and of its strides.
 
-An aligned first byte says nothing about the second row: a dense float16 [n, 65] starts wherever it likes and its rows
-are 130 bytes apart, so every vector load but the first straddles.
+An aligned first byte does not mean aligned rows: the rows of a dense float16 [n, 65] are 130 bytes apart, so every
+vector load but the first crosses an alignment boundary.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from runtime.contract.violation import Rule
 Shape = tuple[int, ...]
 
 
-def memory_faults(spec: TensorSpec, shape: Shape, facts: TensorFacts) -> Iterator[tuple[Rule, str, str]]:
-    """(rule, expected, got) of everything wrong with where the elements are."""
+def memory_breaches(spec: TensorSpec, shape: Shape, facts: TensorFacts) -> Iterator[tuple[Rule, str, str]]:
+    """(rule, expected, got) of each memory rule that the tensor breaks."""
     if 0 in shape:
-        return  # no elements, nowhere
+        return  # a tensor without elements has no memory
     strides = facts.strides
-    if not lies_as(spec.layout, shape, strides):
+    if not has_layout(spec.layout, shape, strides):
         dense = dense_strides(spec.layout, shape)
         expected = "strides of 0 or more" if dense is None else f"{spec.layout} strides {dense}"
         yield Rule.LAYOUT, expected, f"{strides} for shape {shape}"
@@ -30,8 +30,8 @@ def memory_faults(spec: TensorSpec, shape: Shape, facts: TensorFacts) -> Iterato
             yield Rule.STRIDE, f"every stride but the unit one a multiple of {alignment} bytes", steps
 
 
-def lies_as(layout: Layout, shape: Shape, strides: tuple[int, ...]) -> bool:
-    """Whether the elements lie so. The stride of a dim with one element is never used, so it may be anything."""
+def has_layout(layout: Layout, shape: Shape, strides: tuple[int, ...]) -> bool:
+    """True when the elements lie in this layout. The stride of a dim with one element is not used and may be any."""
     dense = dense_strides(layout, shape)
     if strides == dense:
         return True
@@ -42,7 +42,7 @@ def lies_as(layout: Layout, shape: Shape, strides: tuple[int, ...]) -> bool:
 
 
 def dense_strides(layout: Layout, shape: Shape) -> tuple[int, ...] | None:
-    """The strides of a dense tensor, in elements; None for layouts that leave them open."""
+    """The strides of a dense tensor, in elements; None for layouts that do not fix them."""
     rank = len(shape)
     fastest_first: dict[Layout, tuple[int, ...]] = {
         Layout.ROWS: tuple(range(rank - 1, -1, -1)),

@@ -1,7 +1,7 @@
 """Fault points of the contract layer.
 
-One thread crosses them, so hits count all crossings: several a step, one at each boundary of `step.py`, which
-`scope.graph` names. Rows of several groups share a launch, so no group is passed.
+One thread crosses them, several times a step: once at each boundary of `step.py`, which `scope.graph` names. Rows of
+several groups share a launch, so no group is passed.
 """
 
 from faults.actions import corrupt, lie
@@ -11,7 +11,7 @@ GRAPHS = (
     *("inputs", "decode", "decode_by_page", "decode_mixed", "decode_mixed_by_page"),
     *("chunk", "layer", "head", "sample"),
 )
-"""The boundaries of a step, which `step.step_io` describes; a test holds the two together."""
+"""The boundaries of a step, which `step.step_io` describes; a test checks that both agree."""
 
 CONTRACT_BIND = Point(
     name="contract.bind",

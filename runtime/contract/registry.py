@@ -1,5 +1,5 @@
-"""Register: which contract holds for a graph of a (group, model, version). Each group has its own, so an experiment
-can change a model's inputs and the groups beside it never notice."""
+"""The registry of contracts, by (group, model, version) and graph. Each group has contracts of its own, so an
+experiment can change a model's inputs in one group without an effect on others."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from runtime.contract.spec import IOSpec, TensorSpec
 
 @dataclass(frozen=True, order=True)
 class ContractKey:
-    """Whose contract it is."""
+    """The group, model and version that a contract belongs to."""
 
     group: str = ""
     model: str = ""
@@ -29,31 +29,31 @@ class Contract:
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """Its part of a cache key. The digest tells it from another contract that is later registered in its place."""
+        """The contract's part of a cache key. The digest differs when another contract is registered in its place."""
         return (self.key.group, self.key.model, self.key.version, self.io.graph, self.io.digest)
 
     @cached_property
     def alignments(self) -> dict[str, int]:
-        """Bytes that a tensor's address is held to, by name."""
+        """Name of a tensor -> alignment of its address, in bytes."""
         return {spec.name: spec.alignment_bytes for spec in (*self.io.outputs, *self.io.inputs)}
 
     def specs(self, outputs: bool = False) -> tuple[TensorSpec, ...]:
-        """Those of the inputs, or of the outputs."""
+        """The specs of the inputs, or of the outputs."""
         return self.io.outputs if outputs else self.io.inputs
 
 
 class UnknownContract(LookupError):
-    """No such contract; the text says which part is unknown and names the nearest."""
+    """A contract is not registered; the text names the unknown part and the nearest known name."""
 
 
 class Registry:
-    """All contracts of one Env."""
+    """All contracts of one runtime."""
 
     def __init__(self) -> None:
         self._contracts: dict[tuple[ContractKey, str], Contract] = {}
 
     def register(self, key: ContractKey, io: IOSpec) -> Contract:
-        """Add a graph's contract. Raises ValueError when there is one: remove it first, a contract is never edited."""
+        """Adds a graph's contract. Raises ValueError when it has one already: a contract is removed, never edited."""
         if (key, io.graph) in self._contracts:
             raise ValueError(f'graph "{io.graph}" of {key} has a contract; remove it, or register another version')
         contract = Contract(key, io)
@@ -61,7 +61,7 @@ class Registry:
         return contract
 
     def get(self, key: ContractKey, graph: str) -> Contract:
-        """Raises UnknownContract. Never falls back to another version or group."""
+        """The contract of `graph`, never that of another version or group. Raises UnknownContract."""
         contract = self._contracts.get((key, graph))
         if contract is not None:
             return contract
@@ -72,7 +72,7 @@ class Registry:
         raise UnknownContract(f"nothing is registered for {key}; known: {', '.join(map(str, keys)) or 'nothing'}")
 
     def remove(self, key: ContractKey) -> tuple[Contract, ...]:
-        """Forget every graph of `key` (a version is gone, a group is torn down); gives what there was."""
+        """Removes the contracts of every graph of `key`, and returns them."""
         gone = tuple(contract for (owner, _), contract in self._contracts.items() if owner == key)
         for contract in gone:
             del self._contracts[key, contract.io.graph]

@@ -1,4 +1,4 @@
-"""Register: what a graph promises to take and to give, and the facts about a real tensor that are held against it."""
+"""Specs of the tensors that a graph takes and gives, and the facts of real tensors that are checked against them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,20 +18,20 @@ ITEM_BYTES = {
 
 
 class TensorFacts(NamedTuple):
-    """What a device says about a tensor it made. A plain tuple, because one is made for each tensor of each step."""
+    """The facts of a tensor, as its device reports them. A plain tuple, since each tensor of each step gets one."""
 
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements."""
+    """Steps between neighbours along each dim, in elements."""
     dtype: str
     device: str
     address: int
-    """Of the first byte; 0 when it has none."""
+    """Address of the first byte; 0 for a tensor without memory."""
 
 
 class Layout(StrEnum):
-    """In which order the elements lie in memory."""
+    """The order of the elements in memory."""
 
     ROWS = "rows"  # dense, last dim fastest (torch's contiguous; NCHW)
     COLUMNS = "columns"  # dense, first dim fastest
@@ -43,8 +43,8 @@ class Layout(StrEnum):
 class TensorSpec:
     """One input or output. `alignment_bytes` holds for the first byte and for every stride but the unit one.
 
-    `in_place`: the graph writes to the tensor's own bytes and others read them there (KV pages), so a repaired copy
-    would lose what is written. Such a tensor is never replaced by a copy.
+    `in_place` means that the graph writes into the tensor's own bytes and other code reads them there (KV pages). Such
+    a tensor is never replaced by a repaired copy, since the writes would be lost.
     """
 
     name: str
@@ -82,7 +82,7 @@ class TensorSpec:
 @dataclass(frozen=True)
 class IOSpec:
     """All inputs and outputs of a graph. Each dim is determined by an input, or is one of `given`: dims whose values
-    the caller knows from an earlier graph of the same step."""
+    the caller knows from an earlier graph of the step. Raises ValueError with every problem of the spec."""
 
     graph: str
     inputs: tuple[TensorSpec, ...]
@@ -95,13 +95,13 @@ class IOSpec:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal contracts, and the same in every process."""
+        """A digest that is equal for equal specs, in every process."""
         return blake2b(repr(self).encode(), digest_size=8).hexdigest()
 
     @cached_property
     def cross_checked(self) -> frozenset[tuple[str, int]]:
-        """(tensor, axis) of the extents that a number, a given dim or other inputs settle: a wrong one can't pass for a
-        new size."""
+        """(tensor, axis) of the extents that a number, a given dim or other inputs determine, so that a wrong extent
+        can't pass for a new value of a dim."""
         inputs = [(spec.name, axis, one) for spec in self.inputs for axis, one in enumerate(spec.extents)]
         known = _determined([one for _, _, one in inputs], self.given)
         return frozenset(
@@ -125,7 +125,7 @@ def _twice(io: IOSpec) -> list[str]:
 
 
 def _two_meanings(io: IOSpec) -> list[str]:
-    """One name stands for one dim."""
+    """Problems of names that stand for two different dims."""
     meanings: dict[str, list[Dim]] = {}
     named = [dim for spec in (*io.inputs, *io.outputs) for one in spec.extents for dim in one.dims]
     for dim in (*named, *io.given):
@@ -136,7 +136,7 @@ def _two_meanings(io: IOSpec) -> list[str]:
 
 
 def _undetermined(io: IOSpec) -> list[str]:
-    """Dims that no shape of the inputs gives: they'd be checked against nothing."""
+    """Problems of dims that no input determines: they would not be checked."""
     inputs = [one for spec in io.inputs for one in spec.extents]
     outputs = [one for spec in io.outputs for one in spec.extents]
     known = _determined(inputs, io.given)
@@ -148,7 +148,7 @@ def _undetermined(io: IOSpec) -> list[str]:
 
 
 def _determined(extents: list[Extent], given: tuple[Dim, ...]) -> dict[str, Dim]:
-    """The dims that are given, and those that these extents give a value to, one after the other, as `unify` will."""
+    """The dims that are given and those that these extents determine one after the other, as in `unify`."""
     known = {dim.name: dim for dim in given}
     while found := {
         dim.name: dim for one in extents for dim in one.unknown(known) if [dim] == one.unknown(known) and one.gives(dim)

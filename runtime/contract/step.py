@@ -1,4 +1,4 @@
-"""The boundaries of one step of a model, and the contract of each: what is held there before any kernel sees it.
+"""The boundaries of one step of a model, and the contract that the tensors keep at each of them.
 
     prepare  input_ids, positions, slots, last_tokens                    --inputs-->
              block_tables, mask, and more by the kind of attention        --decode, chunk-->  forward
@@ -6,8 +6,8 @@
                    hidden_states, key_pages, value_pages                     logits
     sample   sampled                                                      --sample, outputs-->
 
-A layer's inputs are what the stage before it gave, so hidden states are held into and out of each stage. `tokens` and
-`samples` are settled by `inputs`; the boundaries behind it are given them.
+The inputs of a layer are the outputs of the stage before it, so hidden states are checked between all stages. The
+boundary `inputs` determines `tokens` and `samples`; later boundaries get their values.
 """
 
 import math
@@ -29,13 +29,13 @@ Result = TypeVar("Result")
 
 
 def decode_graph(*, mixed: bool, by_page: bool) -> str:
-    """The boundary of decode rows: `mixed` among chunks, `by_page` where their pages stay in place."""
+    """The name of the boundary of decode rows. `mixed`: the batch has chunks too. `by_page`: pages are not gathered."""
     return f"decode{'_mixed' if mixed else ''}{'_by_page' if by_page else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The numbers of a model and its KV that fix shapes at the boundaries. The first five are the embedded model's."""
+    """The sizes of a model and its KV that fix shapes at the boundaries. Defaults are those of the embedded model."""
 
     layers: int = 3
     hidden: int = 192
@@ -43,7 +43,7 @@ class ModelShape:
     head_dim: int = 16
     vocabulary: int = 260
     blocks: int = 1
-    """KV blocks, with the one that belongs to nobody."""
+    """KV blocks, with the dummy block."""
     block_tokens: int = 16
     tokens_max: int | None = None
     samples_max: int | None = None
@@ -51,7 +51,7 @@ class ModelShape:
 
 
 def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
-    """The contract of each boundary."""
+    """The inputs and outputs at each boundary."""
     tokens, fed = Dim("tokens", 1, shape.tokens_max), Dim("fed", 1, shape.tokens_max)
     samples, rows, width = Dim("samples", 0, shape.samples_max), Dim("rows", 1), Dim("width", 1)
     heads, size = shape.kv_heads, shape.block_tokens
@@ -60,7 +60,7 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
         return TensorSpec(name, sizes, "int64", shape.device, alignment_bytes=8)
 
     def floats(name: str, *sizes: Size, width: int = 1, in_place: bool = False) -> TensorSpec:
-        """Rows of a multiple of `width` elements, each at a multiple of up to 64 bytes."""
+        """A float32 tensor with rows of a multiple of `width` elements, aligned to at most 64 bytes."""
         alignment = math.gcd(64, width * ITEM_BYTES["float32"])
         return TensorSpec(name, sizes, "float32", shape.device, alignment_bytes=alignment, in_place=in_place)
 
@@ -78,7 +78,7 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
     return (
         IOSpec(
             INPUTS,
-            # `tokens` may be padded; `fed` are the real ones, whose KV is written: one slot for each KV head.
+            # `tokens` may be padded. `fed` is the number of real tokens, whose KV is written: a slot for each KV head.
             (
                 ids("input_ids", tokens),
                 ids("positions", tokens),
@@ -108,10 +108,10 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
 
 
 class StepContract(Generic[Tensor]):
-    """The boundaries of one model, as the thread that runs its steps crosses them.
+    """The contracts of one model. The thread that runs its steps checks tensors at each boundary.
 
-    Marks: those of Binder; contract.rebuilt for each step that is prepared once more, contract.refused for each that
-    breaks its contract then too.
+    Counters: those of Binder; contract.rebuilt for each step that is prepared a second time, contract.refused for each
+    step that breaks its contract the second time too.
     """
 
     def __init__(self, env: Env, tensors: Tensors[Tensor], shape: ModelShape, key: ContractKey | None = None) -> None:
@@ -124,8 +124,8 @@ class StepContract(Generic[Tensor]):
         self._request: str | None = None
 
     def attempt(self, work: Work, run: Callable[[], Result]) -> Result:
-        """`run` a step, and once more from its plan when it breaks its contract. Raises ContractViolation the second
-        time: then the 500 of those in `ContractViolation.rows`, or of all rows when it is None."""
+        """Runs a step, and runs it a second time when it breaks its contract. Raises ContractViolation when it does so
+        again: requests in `ContractViolation.rows` (all when None) then get a 500."""
         self._step, self._request = work.step, work.request_ids[0] if work.rows else None
         try:
             return run()
@@ -138,13 +138,13 @@ class StepContract(Generic[Tensor]):
             raise
 
     def cross(self, graph: str, tensors: tuple[Tensor, ...], *given: int, outputs: bool = False) -> tuple[Tensor, ...]:
-        """See Binder.cross: the tensors to go on with."""
+        """Checks the tensors at the boundary `graph` and returns those to go on with. See Binder.cross."""
         return self.binder.cross(
             self._contracts[graph], tensors, given, outputs=outputs, step=self._step, request=self._request
         )
 
     def check_tables(self, work: Work) -> None:
-        """Raises ContractViolation that names each row whose block table does not cover its context."""
+        """Checks that each row's block table covers its context. Raises ContractViolation that names each row."""
         size = self.shape.block_tokens
         held = [len(table) * size for table in work.block_tables]
         contexts = work.context_lens.tolist()
@@ -157,7 +157,7 @@ class StepContract(Generic[Tensor]):
             )
 
     def planned(self, graph: str, *given: int, outputs: bool = False, **dims: int) -> tuple[TensorFacts, ...]:
-        """Facts of tensors that keep the contract of `graph` for these dims, as a device without memory tells them."""
+        """Facts of tensors that keep the contract of `graph` for these dims, for a device without memory."""
         io = self._contracts[graph].io
         values = {**dims, **{dim.name: value for dim, value in zip(io.given, given, strict=True)}}
         return tuple(_dense(spec, values) for spec in self._contracts[graph].specs(outputs))

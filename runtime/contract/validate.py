@@ -1,7 +1,7 @@
-"""Validate: hold facts against a contract and find every violation, not only the first. Pure; nothing is cached here.
+"""Checks facts against a contract and finds every violation, not only the first. Nothing is cached here.
 
-A tensor of the wrong rank takes no part in the solving of dims: which of its extents is which is anybody's guess, and
-to compare those that line up is how a rank mismatch once passed.
+A tensor of the wrong rank is left out when dims are solved: its extents can't be matched to those of the contract, and
+comparing the first ones would let a rank mismatch pass.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from runtime.contract.memory import memory_faults
+from runtime.contract.memory import memory_breaches
 from runtime.contract.registry import Contract
 from runtime.contract.spec import TensorFacts, TensorSpec
 from runtime.contract.unify import Equation, unify
@@ -27,17 +27,17 @@ class Binding:
 
 
 def bind(contract: Contract, facts: Facts, given: Sequence[int] = (), *, outputs: bool = False) -> Binding:
-    """Infer and validate the inputs of a graph, or its `outputs`. `given` are values of the contract's given dims, in
-    its order; outputs may use more dims, whose values they settle. Raises ContractViolation with everything wrong."""
+    """Infers the dims and validates the inputs of a graph, or its `outputs`. `given` are the values of the contract's
+    given dims, in its order; outputs may determine further dims. Raises ContractViolation with every violation."""
     io = contract.io
     known = dict(zip((dim.name for dim in io.given), given, strict=True))
-    violations, dims = _held_against(io.graph, contract.specs(outputs), facts, known)
+    violations, dims = _violations_of(io.graph, contract.specs(outputs), facts, known)
     if violations:
         raise ContractViolation(violations)
     return Binding(contract, MappingProxyType(dict(dims)))
 
 
-def _held_against(
+def _violations_of(
     graph: str, specs: Sequence[TensorSpec], facts: Facts, given: Mapping[str, int]
 ) -> tuple[list[Violation], Mapping[str, int]]:
     counts = Counter(one.name for one in facts)
@@ -50,12 +50,14 @@ def _held_against(
             continue
         one = by_name[spec.name]
         shaped = len(one.shape) == len(one.strides) == len(spec.shape)
-        violations += [Violation(graph, spec.name, *fault) for fault in _one_by_one(spec, one, shaped)]
+        violations += [Violation(graph, spec.name, *fault) for fault in _own_breaches(spec, one, shaped)]
         if shaped:
             equations += [Equation(spec.name, axis, size, one.shape[axis]) for axis, size in enumerate(spec.extents)]
     known = ", ".join(spec.name for spec in specs)
-    strangers = [name for name in counts if name not in {spec.name for spec in specs}]
-    violations += [Violation(graph, name, Rule.PRESENT, f"one of {known}", "a stranger") for name in strangers]
+    unexpected = [name for name in counts if name not in {spec.name for spec in specs}]
+    violations += [
+        Violation(graph, name, Rule.PRESENT, f"one of {known}", "an unexpected tensor") for name in unexpected
+    ]
     unified = unify(equations, given)
     for conflict in unified.conflicts:
         at = conflict.equation
@@ -64,8 +66,8 @@ def _held_against(
     return violations, unified.values
 
 
-def _one_by_one(spec: TensorSpec, facts: TensorFacts, shaped: bool) -> Iterator[tuple[Rule, str, str]]:
-    """What is wrong with a tensor by itself."""
+def _own_breaches(spec: TensorSpec, facts: TensorFacts, shaped: bool) -> Iterator[tuple[Rule, str, str]]:
+    """(rule, expected, got) of each rule that a tensor breaks by itself."""
     if facts.dtype != spec.dtype:
         yield Rule.DTYPE, spec.dtype, facts.dtype
     if facts.device != spec.device:
@@ -75,4 +77,4 @@ def _one_by_one(spec: TensorSpec, facts: TensorFacts, shaped: bool) -> Iterator[
     elif not shaped:
         yield Rule.LAYOUT, f"{spec.layout}", f"shape {tuple(facts.shape)} with strides {facts.strides}"
     else:
-        yield from memory_faults(spec, tuple(facts.shape), facts)
+        yield from memory_breaches(spec, tuple(facts.shape), facts)

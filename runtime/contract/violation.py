@@ -1,4 +1,4 @@
-"""What a contract says when it is broken: one error with every violation, each naming graph, tensor, expected, got."""
+"""The error of a broken contract. It holds every violation, each with graph, tensor, expected and got."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from runtime.core.errors import RuntimeFailure
 
 
 class Rule(StrEnum):
-    """Which promise is broken."""
+    """The rule that is broken."""
 
     PRESENT = "present"  # a tensor is missing, given twice, or not in the contract
     RANK = "rank"
@@ -23,7 +23,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise. `row` is the batch row it belongs to; None when it is the whole launch."""
+    """One broken rule. `row` is the batch row that it belongs to; None for the whole launch."""
 
     graph: str
     tensor: str
@@ -40,7 +40,8 @@ class Violation:
 
 
 class ContractViolation(RuntimeFailure):
-    """Inputs or outputs break their graph's contract. Nothing ran; inputs are rebuilt once, then it is a 500."""
+    """Inputs or outputs break the contract of their graph, whose kernels did not run. The step is prepared a second
+    time; if it breaks the contract again, the requests get a 500."""
 
     http = 500
     code = "contract_violation"
@@ -52,6 +53,6 @@ class ContractViolation(RuntimeFailure):
 
     @property
     def rows(self) -> tuple[int, ...] | None:
-        """The rows at fault when every violation names one, else None: nobody in the launch can be cleared."""
+        """The rows at fault when every violation names one; None when any row of the launch may be at fault."""
         rows = {violation.row for violation in self.violations}
         return None if None in rows else tuple(sorted(row for row in rows if row is not None))
