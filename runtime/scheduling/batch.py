@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.sequence_tags import Table, flat_ints, flush_hashes
+from runtime.memory.kv.sequence_tags import BlockTable, flat_ints, flush_hashes
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Request
 
@@ -114,13 +114,13 @@ def _is_sound(plane: TagPlane, request: Request) -> bool:
 
 def _claims(
     requests: Sequence[Request], ends: Sequence[int], deep: bool
-) -> tuple[tuple[Table, ...], tuple[Claim, ...]]:
+) -> tuple[tuple[BlockTable, ...], tuple[Claim, ...]]:
     """Return the block tables of `requests`, cut to `ends` blocks each, and the claims on their KV."""
     tables, claims = [], []
     for request, end in zip(requests, ends, strict=True):
         tags, blocks = request.tags, request.blocks
         held = tags.held(blocks, request.generations)
-        table = Table(blocks[:end])
+        table = BlockTable(blocks[:end])
         table.array = held[0]
         tables.append(table)
         claims.append(Claim(request.id, held[1], tags.sums, tags.tokens, deep or request.needs_full_check))

@@ -68,7 +68,7 @@ class Capacity:
         """
         pool, count, leaving = self._pool, self._pool.count(), set(map(id, without))
         beside = [one for one in self._running if id(one) not in leaving]
-        shared = len(cached) - pool.index.idle_among(cached)
+        shared = len(cached) - pool.index.count_evictable(cached)
         need = pool.blocks_for(len(request.tokens) + 1) - shared
         free = count.reclaimable + self._freed(without, cached) + (count.limbo if soon else 0)
         return CapacityCheck(pool, free, need, lambda: self._growth_of(beside, request, cached), len(beside))

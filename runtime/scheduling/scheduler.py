@@ -188,7 +188,7 @@ class Scheduler:
         if not tokens:
             self._pool.release(request.owner, request.strip(), None)
         elif self._pool.prefix_cache:
-            self._pool.looked_up(request.owner, len(request.tokens), request.computed)
+            self._pool.count_lookup(request.owner, len(request.tokens), request.computed)
         return tokens
 
     def _swap_in(self, request: Request) -> bool:
@@ -247,7 +247,7 @@ class Scheduler:
                 return False
             preempted = True
         if preempted:
-            self._pool.saved_by("preempt")
+            self._pool.count_saved("preempt")
         return taken
 
     def _take(self, request: Request, need: int) -> bool:
@@ -270,7 +270,7 @@ class Scheduler:
     def _reject(self, request: Request) -> None:
         """End `request` with OutOfBlocks, the last resort when blocks run out."""
         self._env.counters.hit("kv.reject")
-        self._pool.saved_by("reject")
+        self._pool.count_saved("reject")
         text = f"no KV blocks for the request's {len(request.tokens)} tokens, and no other request will free any"
         self._refuse(request, OutOfBlocks(text))
 

@@ -25,10 +25,10 @@ def refusal_is_not_counted(sound: Function) -> Function:
 
 
 def peak_stays(sound: Function) -> Function:
-    def grew(self: Account, blocks: int) -> None:
+    def add_live(self: Account, blocks: int) -> None:
         self.live += blocks
 
-    return grew
+    return add_live
 
 
 def peak_without_limbo(sound: Function) -> Function:
@@ -70,12 +70,17 @@ SUBJECTS = (
         FiguresMachine,
         (
             Mutant("a refused call is not counted", PagedPool, "take", refusal_is_not_counted),
-            Mutant("the peak of a tenant stays", Account, "grew", peak_stays),
-            Mutant("the peak of the pool leaves limbo out", PagedPool, "_see_peak", peak_without_limbo),
+            Mutant("the peak of a tenant stays", Account, "add_live", peak_stays),
+            Mutant("the peak of the pool leaves limbo out", PagedPool, "_update_peak", peak_without_limbo),
             Mutant(
-                "a call that evicts counts as a hit", Account, "took", lambda f: lambda one, n, _, k: f(one, n, 0, k)
+                "a call that evicts counts as a hit",
+                Account,
+                "count_served",
+                lambda f: lambda one, n, _, k: f(one, n, 0, k),
             ),
-            Mutant("hits count double", PagedPool, "looked_up", lambda f: lambda one, who, n, k: f(one, who, n, 2 * k)),
+            Mutant(
+                "hits count double", PagedPool, "count_lookup", lambda f: lambda one, who, n, k: f(one, who, n, 2 * k)
+            ),
             Mutant("a shared block is not live for its tenant", PagedPool, "share", share_adds_nothing),
             Mutant("a published block is not counted", PrefixIndex, "add_all", publication_is_not_counted),
             Mutant("a shared block is asked once for each holder", figures, "_asked_bytes", each_holder_counts),

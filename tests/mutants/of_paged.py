@@ -32,14 +32,14 @@ def held_stays_in_line(sound: Function) -> Function:
 
 
 def one_too_many_is_evicted(sound: Function) -> Function:
-    return lambda self, n, *words: sound(self, n + (n < self.index.idle), *words)
+    return lambda self, n, *words: sound(self, n + (n < self.index.evictable), *words)
 
 
 def evicts_for_nothing(sound: Function) -> Function:
     """What is cached goes, and then it is too little all the same."""
 
     def evict(self: PagedPool, n: int, owner: Owner) -> bool:
-        few = min(n, self.index.idle)
+        few = min(n, self.index.evictable)
         return bool(sound(self, few, owner)) and few == n
 
     return evict
@@ -47,7 +47,7 @@ def evicts_for_nothing(sound: Function) -> Function:
 
 def newest_goes_first(sound: Function) -> Function:
     def evict(self: PrefixIndex, n: int) -> list[int]:
-        blocks = [self._idle.popitem(last=True)[0] for _ in range(n)]
+        blocks = [self._evictable.popitem(last=True)[0] for _ in range(n)]
         self.forget(blocks)
         return blocks
 
@@ -90,9 +90,9 @@ def stays_known(sound: Function) -> Function:
 
     def gone(self: PrefixIndex, blocks: Sequence[int] | int) -> list[int]:
         names = self._blocks.copy()
-        idle: list[int] = sound(self, blocks)
+        evictable: list[int] = sound(self, blocks)
         self._blocks.update(names)
-        return idle
+        return evictable
 
     return gone
 
@@ -102,7 +102,7 @@ SUBJECTS = (
         PagedMachine,
         (
             Mutant("blocks do not wait for the launch that reads them", PagedPool, "release", without_its_ticket),
-            Mutant("of two launches the first frees the block", PagedPool, "_out_of_limbo", first_launch_frees_it),
+            Mutant("of two launches the first frees the block", PagedPool, "_return_from_limbo", first_launch_frees_it),
             Mutant("a held block is evicted", PrefixIndex, "hold", held_stays_in_line),
             Mutant("who leaves first takes a shared block along", Ledger, "release", the_first_to_leave_takes_it_along),
             Mutant("the count of owners is not lowered", Ledger, "release", count_is_not_lowered),

@@ -143,7 +143,7 @@ class EngineMachine(CountedMachine):
         pool = self.bench.pool
         pool.index.check()
         assert len(pool.index) <= pool.blocks
-        assert pool.index.spares(pool._free)
+        assert pool.index.none_published(pool._free)
 
     @invariant()
     def a_request_computes_at_least_its_last_token(self) -> None:

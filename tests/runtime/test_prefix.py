@@ -212,7 +212,7 @@ def test_what_a_preempted_request_computes_again_is_published_again():
     for ticket in bench.env.ledger.settle():
         bench.engine._land(ticket)
     bench.engine.scheduler.preemption.preempt(bench.engine.requests[name])
-    bench.pool._free.extend(bench.pool.index.evict(bench.pool.index.idle))
+    bench.pool._free.extend(bench.pool.index.evict(bench.pool.index.evictable))
     bench.run()
     again = ask(bench, SHARED)
     assert bench.sink.ended[again].tokens_cached == 16

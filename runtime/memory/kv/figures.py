@@ -1,10 +1,10 @@
-"""Figures of a paged pool: of the whole, of its prefix cache, of each tenant and of each request in it.
+"""Usage figures of a paged pool, of its prefix cache, and of each tenant and request in it.
 
     asked    |ttttttttttttttt.|tttt............|      slots with a known token, prompt or generated
     held     |<-- a block  -->|<-- a block  -->|      internal fragmentation = 1 - asked / held, all in last blocks
 
-Counts are kept by the pool at each call; what is asked is worked out here from the requests, when somebody looks.
-A paged pool has no external fragmentation, and so no failures by it: any free block is as good as any other.
+The pool keeps its counters at each call. Asked bytes are computed here from the requests, once per measurement.
+A paged pool has no external fragmentation, and so no failures by it: any free block serves any request.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from runtime.memory.spans.usage import PrefixUsage, RequestUsage, TenantUsage, U
 
 
 class Holding(NamedTuple):
-    """One request as its scheduler knows it."""
+    """The KV holding of one request, as the scheduler knows it."""
 
     owner: Owner
     blocks: Sequence[int]
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 def kv_usage(pool: PagedPool, tenants: Iterable[TenantUsage], leaks: int, block_bytes: int) -> Usage:
-    """The pool as a whole. `leaks`: blocks that are held by requests that have ended."""
+    """Return the usage of `pool`. `leaks` is the number of blocks that are held by requests that have ended."""
     count, accounts = pool.count(), pool.accounts.values()
     free_bytes = count.reclaimable * block_bytes
     allocs = sum(one.allocs for one in accounts)
@@ -58,13 +58,13 @@ def kv_usage(pool: PagedPool, tenants: Iterable[TenantUsage], leaks: int, block_
 
 
 def prefix_usage(pool: PagedPool, block_bytes: int) -> PrefixUsage | None:
-    """None when the pool keeps nothing for others."""
+    """Return the usage of the prefix cache; None when the pool has none."""
     if not pool.prefix_cache:
         return None
     index, accounts = pool.index, pool.accounts.values()
     return PrefixUsage(
         published_bytes=len(index) * block_bytes,
-        cached_bytes=index.idle * block_bytes,
+        cached_bytes=index.evictable * block_bytes,
         peak_bytes=index.peak * block_bytes,
         published=index.published,
         refused=index.refused,
@@ -75,7 +75,7 @@ def prefix_usage(pool: PagedPool, block_bytes: int) -> PrefixUsage | None:
 
 
 def tenant_usages(pool: PagedPool, holdings: Iterable[Holding], block_bytes: int) -> tuple[TenantUsage, ...]:
-    """One for each tenant that ever asked for blocks, by name."""
+    """Return one usage for each tenant that has ever asked for blocks, sorted by name."""
     by_tenant: defaultdict[str, list[Holding]] = defaultdict(list)
     for one in holdings:
         by_tenant[one.owner.tenant].append(one)
@@ -86,7 +86,7 @@ def tenant_usages(pool: PagedPool, holdings: Iterable[Holding], block_bytes: int
 
 
 def request_usages(pool: PagedPool, holdings: Iterable[Holding], block_bytes: int) -> tuple[RequestUsage, ...]:
-    """One for each request, in the order of `holdings`."""
+    """Return one usage for each request, in the order of `holdings`."""
     return tuple(
         RequestUsage(
             request=one.owner.request,
@@ -122,7 +122,7 @@ def _tenant(
 
 
 def _asked_bytes(pool: PagedPool, holdings: Sequence[Holding], block_bytes: int) -> int:
-    """Bytes of slots that hold a known token. A block that several hold is full and counts once."""
+    """Return the bytes of slots that hold a known token. A shared block is full and counts once."""
     size = pool.block_tokens
     slots = sum(min(one.tokens, len(one.blocks) * size) for one in holdings)
     if len(holdings) > 1 and pool.has_shared:

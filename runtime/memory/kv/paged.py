@@ -1,11 +1,11 @@
-"""The paged KV pool: fixed blocks with owners, given back through limbo, and kept for others while there is room.
+"""The paged KV pool: fixed blocks with owners, released through limbo, and cached for later requests.
 
 After Kwon et al. 2023 (PagedAttention): a sequence's KV lives in blocks of `block_tokens` slots reached through a
-table, so the only waste is inside the last block. Reuse is last in, first out: a block freed too early is overwritten
-soon, and the tag plane sees it.
+table, so the only waste is inside the last block. Free blocks are reused last in, first out: a block that was freed
+too early is overwritten soon, and the tag plane detects it.
 
     free --take--> live --last release--> limbo --launch done--> cached (if published) --evict--> free
-                    ^ share: one owner more                        | share
+                    ^ share: one more owner                        | share
                     `----------------------------------------------'
 
 Only full blocks are published and sharing begins and ends at their edges, so a shared block is never written and
@@ -32,33 +32,34 @@ LATENCIES_KEPT = 4096
 
 
 class PoolCount(NamedTuple):
-    """Where every block of a pool is. `live + limbo + cached + free == total`, or something is lost or given twice."""
+    """Number of blocks in each state. `live + limbo + cached + free == total`, unless a block is lost or doubled."""
 
     live: int
-    """Held by somebody; a shared block counts once."""
+    """Held by at least one request; a shared block counts once."""
     limbo: int
-    """Held by nobody, and touched by a launch in flight."""
+    """Held by no request, and touched by a launch in flight."""
     free: int
     total: int
     cached: int = 0
-    """Held by nobody, and kept for whoever begins alike; evicted when room is needed."""
+    """Held by no request, and kept for prompts with the same prefix. They are evicted when blocks are needed."""
 
     @property
     def reclaimable(self) -> int:
-        """What could be taken now."""
+        """Blocks that could be taken now."""
         return self.free + self.cached
 
     @property
     def conserved(self) -> bool:
-        """Whether the terms add up."""
+        """True when the terms add up to `total`."""
         return self.live + self.limbo + self.cached + self.free == self.total
 
 
 class PagedPool:
-    """`blocks` blocks of `block_tokens` tokens. Owners are names in the ledger; the pool itself knows only ids.
+    """A pool of `blocks` blocks of `block_tokens` tokens. The ledger records owners; the pool knows block ids only.
 
-    `prefix_cache` keeps published blocks for others; `version` names weights and quantisation, whose KV never mixes.
-    `timer` gives wall time in ns to measure allocations with; without it, as in virtual time, none is measured.
+    `prefix_cache` keeps published blocks for later requests. `version` names weights and quantisation; KV of two
+    versions never mixes.
+    `timer` returns wall time in ns for the latency of `take`; without it, as in virtual time, no latency is measured.
     """
 
     def __init__(
@@ -82,19 +83,20 @@ class PagedPool:
         self._env = env
         self._free = list(range(blocks - 1, -1, -1))
         self._pins: dict[int, int] = {}
-        """How many entries of limbo each block is in."""
+        """Block -> number of limbo entries that contain it."""
         self.peak = 0
         """The most blocks that were live and in limbo at once."""
         self.latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
-        """Wall time of the last calls of `take`."""
+        """Wall time of the last LATENCIES_KEPT calls of `take`."""
         self._accounts: dict[str, Account] = {}
         self._saved = {"preempt": 0, "reject": 0}
         self._timer = timer
         self._start_ns = env.clock.now_ns()
 
     def take(self, owner: Owner, n: int) -> tuple[list[int], list[int]]:
-        """`n` blocks for `owner` and their generations; cached ones are evicted for it. Raises OutOfBlocks, and then
-        nothing was taken."""
+        """Return `n` blocks for `owner` and their generations; cached blocks are evicted if needed.
+
+        Raises OutOfBlocks, and then nothing was taken."""
         timer = self._timer
         start_ns = timer() if timer is not None else 0
         account = self._account(owner.tenant)
@@ -114,7 +116,7 @@ class PagedPool:
             owner.fire(KV_TAKE, env.faults, pool=self.name)
         short = n - len(free)
         if short > 0 and not self._evict(short, owner):
-            room = f"{len(free)} are free and {self.index.idle} cached"
+            room = f"{len(free)} are free and {self.index.evictable} cached"
             raise OutOfBlocks(f"{owner.request} asks {n} blocks of pool {self.name}, {room}")
         if n == 1:
             blocks = [free.pop()]
@@ -122,37 +124,39 @@ class PagedPool:
             blocks = free[len(free) - n :]
             del free[len(free) - n :]
             blocks.reverse()
-        if short < n and not self.index.spares(blocks):  # freed by mistake while published: now nobody finds it
+        if short < n and not self.index.none_published(
+            blocks
+        ):  # freed by mistake while published: must not be found any more
             self.index.forget(blocks)
         if not env.ledger.acquire(self.name, owner.request, blocks):
-            self._given_twice(owner.request, blocks)
-        account.took(1, short > 0, n)
-        self._see_peak()
+            self._report_double_allocation(owner.request, blocks)
+        account.count_served(1, short > 0, n)
+        self._update_peak()
         return blocks
 
     def share(self, owner: Owner, blocks: Sequence[int]) -> list[int]:
-        """`owner` now holds published `blocks` too, with all that hold them already. Returns the generations that they
-        were published with: every reader claims the same one."""
+        """Make `owner` one more holder of published `blocks`. Return the generations that they were published with:
+        all readers claim the same ones."""
         generations = [self.index.hold(block) for block in blocks]
         ledger, name = self._env.ledger, self.name
         live = ledger.live(name)
         ledger.acquire(name, owner.request, blocks)
-        self._account(owner.tenant).grew(ledger.live(name) - live)
-        self._see_peak()
+        self._account(owner.tenant).add_live(ledger.live(name) - live)
+        self._update_peak()
         return generations
 
-    def looked_up(self, owner: Owner, tokens: int, found: int) -> None:
-        """`owner` was let in: so many of its tokens were looked for in the prefix index, and so many were found."""
+    def count_lookup(self, owner: Owner, tokens: int, found: int) -> None:
+        """Count a prefix lookup at the admission of `owner`: `found` of `tokens` tokens were in the index."""
         account = self._account(owner.tenant)
         account.queries += tokens
         account.hits += found
 
-    def saved_by(self, rung: str) -> None:
-        """A rung of the scheduler's ladder ended a want of blocks: "preempt", or "reject" when none of them helped."""
+    def count_saved(self, rung: str) -> None:
+        """Count a shortage of blocks by the rung of the ladder that ended it: "preempt", or "reject" for none."""
         self._saved[rung] += 1
 
     def publish(self, owner: Owner, block: int, generation: int, key: BlockKey) -> None:
-        """`block` holds `key`, its KV is computed, and others may share it. Of two that hold the same one is known."""
+        """Enter `block`, whose KV is computed, under `key`, so that others may share it. The first block wins."""
         faults = self._env.faults
         if faults.armed:
             effect = owner.fire(KV_PUBLISH, faults, pool=self.name)
@@ -163,7 +167,7 @@ class PagedPool:
     def publish_all(
         self, owner: Owner, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]
     ) -> int:
-        """`publish` for each of these. Returns how many keys nobody can find afterwards."""
+        """Call `publish` for each block. Return the number of keys that can't be found afterwards."""
         if not self._env.faults.armed:
             self.index.add_all(blocks, keys, generations)
             return 0
@@ -172,12 +176,12 @@ class PagedPool:
         return sum(not self.index.knows(key) for key in keys)
 
     def unpublish(self, block: int) -> None:
-        """What `block` holds is not what it should: nobody must find it any more. Who holds it keeps it."""
+        """Remove `block` from the index, since its KV is damaged. Requests that hold it keep it."""
         self._free.extend(self.index.forget([block]))
 
     def release(self, owner: Owner, blocks: Sequence[int], after: Ticket | None) -> None:
-        """`owner` is done with `blocks`. Who was the last to hold one gives it back once `after` (the last launch that
-        touches them) is done: published blocks stay cached, the rest is free.
+        """End the holding of `blocks` by `owner`. Blocks without another holder return once `after`, the last launch
+        that touches them, is done: published blocks stay cached, the others become free.
 
         Raises KeyError when `owner` does not hold one of them.
         """
@@ -196,12 +200,12 @@ class PagedPool:
         for block in blocks:
             self._pins[block] = self._pins.get(block, 0) + 1
         self._env.ledger.defer(
-            Limbo(owner.request, self.name, list(blocks), after, self._env.clock.now_ns(), back=self._out_of_limbo)
+            Limbo(owner.request, self.name, list(blocks), after, self._env.clock.now_ns(), back=self._return_from_limbo)
         )
 
     def check_writes(self, blocks: Sequence[int]) -> None:
         """Before a launch: raises AssertionError when it would write what others may read."""
-        assert self.index.spares(blocks), f"a launch would write published blocks of pool {self.name}: {blocks}"
+        assert self.index.none_published(blocks), f"a launch would write published blocks of pool {self.name}: {blocks}"
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold `tokens` tokens."""
@@ -211,31 +215,31 @@ class PagedPool:
         """Where every block is, by four counts that are kept apart."""
         ledger = self._env.ledger
         live, limbo = ledger.live(self.name), ledger.in_limbo(self.name)
-        return PoolCount(live, limbo, len(self._free), self.blocks, self.index.idle)
+        return PoolCount(live, limbo, len(self._free), self.blocks, self.index.evictable)
 
     @property
     def reclaimable(self) -> int:
         """Blocks that could be taken now."""
-        return len(self._free) + self.index.idle
+        return len(self._free) + self.index.evictable
 
     @property
     def accounts(self) -> Mapping[str, Account]:
-        """By tenant, of all that ever asked."""
+        """Tenant -> counters, for each tenant that has ever asked for blocks."""
         return self._accounts
 
     @property
     def rungs(self) -> dict[str, int]:
-        """Wants of blocks by the rung of the ladder that ended them; "reject": none did."""
+        """Rung of the ladder -> shortages of blocks that it ended; "reject" counts those that no rung ended."""
         return {"evict": sum(one.evicting for one in self._accounts.values()), **self._saved}
 
     @property
     def has_shared(self) -> bool:
-        """Whether some block has more than one owner."""
+        """True when some block has more than one owner."""
         return self._env.ledger.has_shared(self.name)
 
     @property
     def age_ns(self) -> int:
-        """Since the pool was made."""
+        """Age of the pool in ns."""
         return self._env.clock.now_ns() - self._start_ns
 
     def _account(self, tenant: str) -> Account:
@@ -244,17 +248,17 @@ class PagedPool:
             account = self._accounts[tenant] = Account()
         return account
 
-    def _see_peak(self) -> None:
-        used = self.blocks - len(self._free) - self.index.idle
+    def _update_peak(self) -> None:
+        used = self.blocks - len(self._free) - self.index.evictable
         if used > self.peak:
             self.peak = used
 
-    def _given_twice(self, owner: str, blocks: Sequence[int]) -> None:
+    def _report_double_allocation(self, owner: str, blocks: Sequence[int]) -> None:
         self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
 
     def _evict(self, n: int, owner: Owner) -> bool:
-        """The first rung: `n` cached blocks are free. False, and nothing was evicted, when there are fewer."""
-        if n > self.index.idle:
+        """First rung of the ladder: evict `n` cached blocks. Return False, and evict none, when there are fewer."""
+        if n > self.index.evictable:
             return False
         faults = self._env.faults
         if faults.armed:
@@ -266,13 +270,13 @@ class PagedPool:
         return True
 
     def _give_back(self, blocks: Sequence[int]) -> None:
-        """Nobody holds them: cached or free, but for those that wait for another launch. The end of a sequence goes
-        first, so that it is evicted before the beginning that more have in common."""
+        """Make blocks without a holder cached or free, except those that wait for another launch. The end of a
+        sequence is entered first, so that it is evicted before the prefix, which more requests share."""
         if self._pins:
             blocks = [block for block in blocks if block not in self._pins]
-        self._free += self.index.rest_all(reversed(blocks))
+        self._free += self.index.make_all_evictable(reversed(blocks))
 
-    def _out_of_limbo(self, blocks: list[int]) -> None:
+    def _return_from_limbo(self, blocks: list[int]) -> None:
         for block in blocks:
             if self._pins[block] == 1:
                 del self._pins[block]

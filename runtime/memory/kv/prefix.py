@@ -1,16 +1,16 @@
-"""The prefix index: finished KV blocks by what they hold, so that a prompt that begins alike is not computed again.
+"""The prefix index maps the content of finished KV blocks to block ids, so that a shared prefix is computed once.
 
     |<-- run of 8 blocks -->|<-- run --
     | a | b | c |  ...  | h | i | j |          key of c = digest(salt), a, b, c       key of j = digest(key of h), i, j
-    salt = group, model, version of the weights: KV of one is never found by another
+    salt = group, model, version of the weights: KV is never shared across salts
 
-    held by requests --the last one leaves--> idle, last in line --evicted--> free
+    held by requests --the last holder ends--> evictable, in LRU order --evicted--> free
           ^                                     |
           `------------- found again -----------'
 
-A key is found by its hash and then compared as a whole, before anybody reads the block: a map does both. So the tokens
-of its own run are compared one by one, and what came before by a digest of 16 bytes; a digest for each block would cost
-more than all the rest of its key. One entry a block and one block an entry, so the index is never larger than its pool.
+A dict finds a key by its hash and then compares the whole key: the tokens of its own run one by one, and everything
+before that run by a digest of 16 bytes. A digest for each block would cost more than all the rest of its key. Blocks
+and entries are one to one, so the index is never larger than its pool.
 After Kwon et al. 2023 (PagedAttention, 4.4) and vLLM's automatic prefix caching; that blocks enter only after their KV
 was computed is the engine's part (`Scheduler.publish`).
 """
@@ -26,11 +26,11 @@ _DIGEST_BYTES = 16
 _RUN_BLOCKS = 8
 
 BlockKey = bytes
-"""What a full block holds, in the context of all tokens before it."""
+"""Identifies the content of a full block, including all tokens before it."""
 
 
 class BlockHashes:
-    """The keys of one sequence's blocks, made as far as somebody asks and then kept: they depend on tokens alone."""
+    """The keys of one sequence's blocks. Keys depend on tokens only; they are computed on demand and then kept."""
 
     __slots__ = ("_block_tokens", "_keys", "_salt", "_wide_from")
 
@@ -42,7 +42,7 @@ class BlockHashes:
         """The first block with a token above 255. From there on a token takes four bytes, and a run begins."""
 
     def reach(self, tokens: Sequence[int], blocks: int) -> list[BlockKey]:
-        """Keys of the first `blocks` blocks of `tokens`, all of them full. Always of the same sequence as it grows."""
+        """Return the keys of the first `blocks` blocks of `tokens`, all full. `tokens` only grows between calls."""
         keys, size = self._keys, self._block_tokens
         if len(keys) < blocks:
             fresh = tokens[len(keys) * size : blocks * size]
@@ -58,11 +58,11 @@ class BlockHashes:
         return keys if len(keys) == blocks else keys[:blocks]
 
     def _add(self, packed: bytes, size: int, person: bytes = b"") -> None:
-        """Keys of the blocks in `packed`, `size` bytes each. By `person` the same bytes of narrow and wide tokens are
-        never one key."""
+        """Append the keys of the blocks in `packed`, `size` bytes each. `person` keeps equal bytes of narrow and wide
+        tokens apart."""
         keys = self._keys
         rest, begins = -len(keys) % _RUN_BLOCKS * size, len(keys) == self._wide_from
-        if len(packed) == size and rest and not begins:  # as it nearly always is in decode
+        if len(packed) == size and rest and not begins:  # nearly always so in decode
             keys.append(keys[-1] + packed)
             return
         before = keys[-1] if keys else self._salt
@@ -82,28 +82,29 @@ def _digest(before: bytes, person: bytes = b"") -> bytes:
 
 @lru_cache(maxsize=256)
 def salt_of(group: str, model_key: str, version: str) -> bytes:
-    """Where a sequence's chain of digests begins. `version` names weights and quantisation."""
+    """Return the start of a sequence's chain of digests. `version` names weights and quantisation."""
     return _digest(repr((group, model_key, version)).encode())
 
 
 class PrefixIndex:
-    """Two maps that are each other's inverse, and the line of those that nobody holds. Knows ids, never owners."""
+    """Two maps, key -> block and its inverse, and the evictable blocks in LRU order. It knows ids, not owners."""
 
     def __init__(self, blocks: int) -> None:
         self._blocks: dict[BlockKey, int] = {}
         self._keys: list[BlockKey | None] = [None] * blocks
         self._generations = [0] * blocks
-        """In which each was published."""
-        self._idle: OrderedDict[int, None] = OrderedDict()
+        """Block -> the generation in which it was published."""
+        self._evictable: OrderedDict[int, None] = OrderedDict()
         self.published = 0
-        """Blocks that entered, that were refused since another one held the same, and that were evicted."""
+        """Blocks that entered the index."""
         self.refused = 0
+        """Blocks that did not enter, since another block has the same key."""
         self.evicted = 0
         self.peak = 0
-        """The most blocks that were in it at once."""
+        """The most blocks that were in the index at once."""
 
     def find(self, keys: Sequence[BlockKey]) -> list[int]:
-        """The blocks that hold the longest beginning of `keys`."""
+        """Return the blocks that hold the longest known prefix of `keys`."""
         at, found = self._blocks.get, []
         for key in keys:
             block = at(key)
@@ -113,15 +114,15 @@ class PrefixIndex:
         return found
 
     def knows(self, key: BlockKey) -> bool:
-        """Whether some block holds this."""
+        """True when some block has this key."""
         return key in self._blocks
 
     def add(self, block: int, key: BlockKey, generation: int) -> bool:
-        """`block` holds `key` from now on. False, and nothing changes, when another one already does."""
+        """Enter `block` under `key`. Return False, and change nothing, when another block has that key."""
         return self.add_all((block,), (key,), (generation,)) == 1
 
     def add_all(self, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
-        """`add` for each of these. Returns how many hold their key from now on."""
+        """Call `add` for each block. Return how many entered."""
         names, given, holder, added = self._keys, self._generations, self._blocks.setdefault, 0
         for block, key, generation in zip(blocks, keys, generations, strict=True):
             assert names[block] is None, f"block {block} is in the index already"
@@ -136,77 +137,77 @@ class PrefixIndex:
         return added
 
     def hold(self, block: int) -> int:
-        """Somebody holds `block` from now on: it can't be evicted. Returns the generation it was published with."""
+        """Mark `block` as held, so that it can't be evicted. Return the generation in which it was published."""
         assert self._keys[block] is not None, f"block {block} is not in the index"
-        self._idle.pop(block, None)
+        self._evictable.pop(block, None)
         return self._generations[block]
 
-    def rest(self, block: int) -> bool:
-        """Nobody holds `block` any more: last in line for eviction. False when it is not in the index: it is free."""
-        return not self.rest_all((block,))
+    def make_evictable(self, block: int) -> bool:
+        """Mark `block` as not held, most recently used. Return False when it is not in the index, and so is free."""
+        return not self.make_all_evictable((block,))
 
-    def rest_all(self, blocks: Iterable[int]) -> list[int]:
-        """`rest` for each of these, in this order. Returns those that are not in the index."""
-        keys, idle, free = self._keys, self._idle, []
+    def make_all_evictable(self, blocks: Iterable[int]) -> list[int]:
+        """Call `make_evictable` for each block, in this order. Return the blocks that are not in the index."""
+        keys, evictable, free = self._keys, self._evictable, []
         for block in blocks:
             if keys[block] is not None:
-                idle[block] = None
+                evictable[block] = None
             else:
                 free.append(block)
         return free
 
     def evict(self, n: int) -> list[int]:
-        """The `n` idle blocks that were used longest ago; nothing can find them any more."""
-        keys, known, idle = self._keys, self._blocks, self._idle
-        if n == 1:  # as it mostly is in decode, and then twice as quick
-            blocks = [idle.popitem(last=False)[0]]
+        """Remove the `n` least recently used evictable blocks from the index and return them."""
+        keys, known, evictable = self._keys, self._blocks, self._evictable
+        if n == 1:  # mostly so in decode, and twice as fast
+            blocks = [evictable.popitem(last=False)[0]]
         else:
-            blocks = list(islice(idle, n))
+            blocks = list(islice(evictable, n))
             for block in blocks:
-                del idle[block]
+                del evictable[block]
         for block in blocks:
-            del known[keys[block]]  # type: ignore[arg-type]  # who is idle has a key
+            del known[keys[block]]  # type: ignore[arg-type]  # evictable blocks have a key
             keys[block] = None
         self.evicted += n
         return blocks
 
     def forget(self, blocks: Iterable[int]) -> list[int]:
-        """Out of the index with them, where they are in it. Returns those that were idle: their room is free now."""
-        idle: list[int] = []
+        """Remove `blocks` from the index. Return those that were evictable: they are free now."""
+        evictable: list[int] = []
         for block in blocks:
             key = self._keys[block]
             if key is not None:
                 del self._blocks[key]
                 self._keys[block] = None
-                if block in self._idle:
-                    del self._idle[block]
-                    idle.append(block)
-        return idle
+                if block in self._evictable:
+                    del self._evictable[block]
+                    evictable.append(block)
+        return evictable
 
-    def spares(self, blocks: Sequence[int]) -> bool:
-        """Whether none of `blocks` is in the index: only then may they be written."""
+    def none_published(self, blocks: Sequence[int]) -> bool:
+        """True when none of `blocks` is in the index. Only then may they be written."""
         return not any(map(self._keys.__getitem__, blocks))
 
-    def idle_among(self, blocks: Iterable[int]) -> int:
-        """How many of `blocks` nobody holds."""
-        return sum(block in self._idle for block in blocks)
+    def count_evictable(self, blocks: Iterable[int]) -> int:
+        """Return how many of `blocks` are held by no request."""
+        return sum(block in self._evictable for block in blocks)
 
     @property
-    def idle(self) -> int:
+    def evictable(self) -> int:
         """Blocks that could be evicted now."""
-        return len(self._idle)
+        return len(self._evictable)
 
     @property
     def stale(self) -> int:
-        """Keys that no block holds. Always 0, or the index would grow for as long as the server runs."""
+        """Keys without a block. Always 0, or the index would grow without bound."""
         return len(self._blocks) - len(self)
 
     def __len__(self) -> int:
         return len(self._keys) - self._keys.count(None)
 
     def check(self) -> None:
-        """Raises AssertionError when the maps are not each other's inverse, or an idle block can't be found."""
+        """Raises AssertionError when the maps are not inverse, or an evictable block is not in the index."""
         assert {key: block for block, key in enumerate(self._keys) if key is not None} == self._blocks, (
             "the two maps of the prefix index differ"
         )
-        assert all(self._keys[block] is not None for block in self._idle), "an idle block is not in the index"
+        assert all(self._keys[block] is not None for block in self._evictable), "an evictable block is not in the index"

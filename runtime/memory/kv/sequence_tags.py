@@ -21,7 +21,7 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _NOTHING: Words = np.zeros(0, np.uint64)
 
 
-class Table(list[int]):
+class BlockTable(list[int]):
     """Block ids, with the same numbers as an array: 32 rows of 80 take longer to turn into one than to compare."""
 
     __slots__ = ("array",)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.sequence_tags import SequenceTags, Table, Words, prefix_hashes_of, tags_of
+from runtime.memory.kv.sequence_tags import BlockTable, SequenceTags, Words, prefix_hashes_of, tags_of
 
 __all__ = ["SequenceTags", "TagPlane"]
 
@@ -88,7 +88,7 @@ class TagPlane:
             return ()
         # As uint64 before they are joined: of small numbers numpy would make signed ones, and of both kinds floats.
         sums = [np.asarray(claim.sums, np.uint64) for claim in reads]
-        blocks = [row.array if type(row) is Table else np.asarray(row, np.int64) for row in tables]
+        blocks = [row.array if type(row) is BlockTable else np.asarray(row, np.int64) for row in tables]
         generations = [np.asarray(claim.generations, np.int64) for claim in reads]
         names, tokens = [claim.request_id for claim in reads], [claim.tokens for claim in reads]
         return self.breaches(names, blocks, generations, sums, tokens, [claim.deep for claim in reads])

@@ -31,7 +31,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         nodes_found = (nodes[key] for key in request.keys_of(len(found)))
         viewed = [row[at] if at < len(row) else block for (row, at), block in zip(nodes_found, found, strict=True)]
         # Only what can be held at all, each block once: the books stay in order, and what is in them is wrong.
-        known = not any(self._pool.index.spares([block]) for block in viewed)
+        known = not any(self._pool.index.none_published([block]) for block in viewed)
         return viewed if known and len(set(viewed)) == len(viewed) else found
 
     patch.setattr(Scheduler, "publish", _publish)

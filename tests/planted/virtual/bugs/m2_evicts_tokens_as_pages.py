@@ -16,10 +16,10 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     evict = PagedPool._evict
 
     def _evict(self, n, owner):
-        if n > self.index.idle:
+        if n > self.index.evictable:
             return False
         before = len(self._free)
-        if not evict(self, min(n * self.block_tokens, self.index.idle), owner):
+        if not evict(self, min(n * self.block_tokens, self.index.evictable), owner):
             return False
         del self._free[before + n :]
         return True

@@ -163,7 +163,7 @@ class FiguresMachine(CountedMachine):
             return
         self.see_peaks()
         chat.hits = len(cached) * SIZE
-        self.pool.looked_up(chat.owner, chat.tokens, chat.hits)
+        self.pool.count_lookup(chat.owner, chat.tokens, chat.hits)
         self.counts(tenant)["queries"] += chat.tokens
         self.counts(tenant)["hits"] += chat.hits
 

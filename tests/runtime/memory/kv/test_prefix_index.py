@@ -27,7 +27,7 @@ def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
     index = PrefixIndex(BLOCKS)
     for block, key in blocks:
         assert index.add(block, key, generation=block * 10)
-        index.rest(block)
+        index.make_evictable(block)
     return index
 
 
@@ -87,7 +87,7 @@ def test_of_two_blocks_that_hold_the_same_the_first_stays_and_the_second_is_simp
     a = keys(range(4))[0]
     index = index_of((1, a))
     assert not index.add(2, a, 0)
-    assert not index.rest(2)
+    assert not index.make_evictable(2)
     assert (index.find([a]), len(index)) == ([1], 1)
 
 
@@ -96,8 +96,8 @@ def test_who_was_used_longest_ago_is_evicted_and_never_one_that_is_held():
     index = index_of((1, a), (2, b), (3, c))
     assert index.hold(2) == 20
     index.hold(1)
-    index.rest(1)
-    assert index.idle == 2
+    index.make_evictable(1)
+    assert index.evictable == 2
     assert index.evict(2) == [3, 1]
     assert [index.find([key]) for key in (a, b, c)] == [[], [2], []]
     index.check()
@@ -108,15 +108,15 @@ def test_a_block_that_is_forgotten_is_out_of_both_maps_and_of_the_line():
     index = index_of((1, a), (2, b))
     index.hold(2)
     assert index.forget([1, 2, 7]) == [1], "only the idle one is room"
-    assert (len(index), index.idle, index.find([a]), index.find([b])) == (0, 0, [], [])
-    assert index.spares([1, 2, 7])
+    assert (len(index), index.evictable, index.find([a]), index.find([b])) == (0, 0, [], [])
+    assert index.none_published([1, 2, 7])
     index.check()
 
 
 def test_what_is_published_must_not_be_written():
     index = index_of((1, keys(range(4))[0]))
-    assert index.spares([2, 3])
-    assert not index.spares([2, 1])
+    assert index.none_published([2, 3])
+    assert not index.none_published([2, 1])
 
 
 def test_a_block_is_not_added_a_second_time_under_another_name():
@@ -150,5 +150,5 @@ def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
     index = PrefixIndex(BLOCKS)
     for block, key in ((5, a), (6, b), (7, c)):
         index.add(block, key, 1)
-    assert index.rest_all([7, 3, 5, 9]) == [3, 9]
-    assert (index.idle, index.evict(1)) == (2, [7])
+    assert index.make_all_evictable([7, 3, 5, 9]) == [3, 9]
+    assert (index.evictable, index.evict(1)) == (2, [7])
