@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("assertions", "faults", "harness", "runtime", "scenarios")
 
 TO_DO = (
-    "harness/nightly",
     "runtime/assembly.py",
     "runtime/build.py",
     "runtime/calibrate.py",

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.exits import Refusal
-from harness.nightly.night import Asked, nightly
+from harness.nightly.night import NightOptions, nightly
 
 
 def run_night(
@@ -18,7 +18,7 @@ def run_night(
     night: str | None,
 ) -> int:
     try:
-        asked = Asked(folder, runs_dir, only_virtual, allow_hosts, night, allow_command)
+        options = NightOptions(folder, runs_dir, only_virtual, allow_hosts, night, allow_command)
     except ValueError as problem:
         raise Refusal(str(problem)) from None
-    return nightly(asked, os.environ, partial(print, flush=True))  # a log that is followed over hours
+    return nightly(options, os.environ, partial(print, flush=True))  # a log that is followed over hours

@@ -1,1 +1,1 @@
-"""A folder of scenarios every night: run, kept in trials.sqlite, compared with the nights before, one page."""
+"""Runs a folder of scenarios every night, stores the trials in trials.sqlite, and compares them with past nights."""

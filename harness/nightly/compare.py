@@ -1,10 +1,10 @@
-"""Tonight against the nights before, of the same host class and scenario. Pure: trials in, one model out.
+"""Compare tonight's trials with those of past nights, for one host class. Pure: trials in, one model out.
 
     night   -4    -3    -2    -1   tonight
     state  PASS  FAIL  FAIL  FAIL   FAIL      4th night in a row; last green: the commit of night -4
     p99    4.0   4.1   4.0   4.1    4.9       last 4.1, median of the nights before 4.05, ratio 1.21: it moved
 
-Of several trials in one night the last one counts.
+If a scenario ran several times in one night, the last trial counts.
 """
 
 import statistics
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 from assertions.verdict import EXIT_CODES, State
 from harness.exits import Exit
-from harness.nightly.controls import Found
-from harness.nightly.trial import Said, Scalar, Trial, scalars
+from harness.nightly.controls import ControlResult
+from harness.nightly.trial import JudgeResult, Scalar, Trial, scalars
 
 COMMIT_DIGITS = 12
 MEDIAN_NIGHTS = 14
 MOVED_RATIO = 1.1
-"""A figure that is so much more or less than its median is told as moved."""
+"""A figure whose ratio to its median is above this, or below its inverse, is reported as moved."""
 MOVED_RATIOS = {"wall_s": 1.5, "per_hour": 2.0, "rss_per_1000_completions": 2.0, "rss_per_1000_cancels": 2.0}
-"""The same for figures in which much is the machine's mood."""
+"""Bounds that replace MOVED_RATIO for figures that vary much between runs on one machine."""
 MOVED_SHARE = 0.02
-"""Shares may be about 0, where a ratio says nothing: so much more or less of them is told as moved."""
+"""A share is reported as moved when it differs by this much: shares may be near 0, where a ratio means nothing."""
 TREND_NIGHTS = 30
 NIGHTS_READ = 60
-"""Further back no streak is followed."""
+"""Streaks are counted over at most this many nights."""
 SHOWN_LATENCY = ("trial.ttft_p50_s", "trial.ttft_p99_s", "trial.e2e_p50_s", "trial.e2e_p99_s")
 SHOWN_FIGURES = (
     "value",
@@ -42,7 +42,7 @@ WORST_FIRST = (State.FAIL, State.UNKNOWN, None, State.PASS)
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of one scenario. `last` is of the night before, `median` of up to 14 nights before tonight."""
+    """One number of one scenario. `last` is from the previous night, `median` from up to 14 past nights."""
 
     scenario: str
     metric: str
@@ -51,29 +51,29 @@ class Figure:
     last: float | None
     median: float | None
     nights: int
-    """So many of those 14 have it."""
+    """Number of those 14 nights that have this figure."""
     ratio: float | None
-    """tonight / median; None without nights before, and unless both are above 0."""
+    """tonight / median. None without past nights, and unless both are above 0."""
     past: tuple[float, ...]
-    """Up to 30 nights before tonight, oldest first."""
+    """Values of up to 30 past nights, oldest first."""
 
     @property
     def moved(self) -> bool:
-        """Told even where no limit is broken."""
+        """True when the figure changed so much that it is reported, also if it breaks no limit."""
         if self.median is None:
             return False
         if self.unit == "share":
             return abs(self.tonight - self.median) >= MOVED_SHARE
         figure = self.metric.rpartition(": ")[2]
         if self.ratio is None:
-            # About 0 a slope is noise with a sign; of anything else something came from nothing, or is gone.
+            # A slope near 0 is noise; any other figure that became 0 or left 0 has changed.
             return self.tonight != self.median and figure not in MOVED_RATIOS
         bound = MOVED_RATIOS.get(figure, MOVED_RATIO)
         return not 1 / bound <= self.ratio <= bound
 
     @property
     def effect(self) -> float:
-        """For ranking: how many times more or less; what came from nothing is first."""
+        """The factor of the change, for ranking; infinite when a figure became 0 or left 0."""
         if self.unit == "share" and self.median is not None:
             return 1 + abs(self.tonight - self.median)
         return float("inf") if self.ratio is None else max(self.ratio, 1 / self.ratio)
@@ -81,14 +81,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Change:
-    """A scenario or one of its judges says another word than the night before."""
+    """A scenario or one of its judges has another state than in the previous night."""
 
     scenario: str
     judge: str | None
     """None: the scenario as a whole."""
     before: State | None
     now: State | None
-    """None: it was not there that night."""
+    """None: it did not exist in that night."""
     text: str
 
 
@@ -98,51 +98,51 @@ class Row:
 
     scenario: str
     state: State | None
-    """None: not run, and `text` says why."""
+    """None: the scenario was not run; `text` gives the reason."""
     text: str
     trial: Trial | None
     trials: int
-    """So many tonight."""
+    """Number of trials tonight."""
     streak: int
-    """Nights in a row with this state, tonight counted."""
+    """Number of successive nights with this state, tonight included."""
     last_night: str | None
     last_state: State | None
     green_commit: str | None
-    """Of the last night that passed, when tonight did not."""
+    """The commit of the last night that passed, if tonight did not pass."""
     figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)
 class Night:
-    """All that the page shows."""
+    """The content of the page."""
 
     night: str
     host_class: str
     state: State
     exit: int
     because: tuple[str, ...]
-    """What keeps a night from a PASS beside its scenarios' own words: controls first."""
+    """Reasons against a PASS other than the states of the scenarios; controls come first."""
     counts: tuple[tuple[State, int], ...]
-    controls: tuple[Found, ...]
+    controls: tuple[ControlResult, ...]
     rows: tuple[Row, ...]
-    """The worst first, then as the folder has them."""
+    """The worst state first, then in the order of the folder."""
     changes: tuple[Change, ...]
     skipped: tuple[str, ...]
     gone: tuple[str, ...]
-    """Names of scenarios that ran in the night before and are not in the folder."""
+    """Names of scenarios that ran in the previous night and are no longer in the folder."""
     commits: tuple[str, ...]
-    """Of the trials of tonight: more than one when somebody committed meanwhile."""
+    """Commits of tonight's trials. There are several when the checkout changed during the night."""
     wall_s: float
     nights_before: int
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """Of all scenarios, in their order."""
+        """The figures of all scenarios, in the order of `rows`."""
         return tuple(figure for row in self.rows for figure in row.figures)
 
     @property
     def moved(self) -> tuple[Figure, ...]:
-        """The strongest first."""
+        """The figures that moved, the largest change first."""
         found = [figure for figure in self.figures if figure.moved]
         return tuple(sorted(found, key=lambda figure: -figure.effect))
 
@@ -151,16 +151,16 @@ def compare(
     night: str,
     host_class: str,
     known: Sequence[tuple[str, Sequence[Trial]]],
-    controls: Sequence[Found],
+    controls: Sequence[ControlResult],
     skipped: Sequence[str] = (),
     gone: Sequence[str] = (),
     *,
     interrupted: str | None = None,
 ) -> Night:
-    """`known`: each scenario of the folder with its trials of tonight and the nights before, oldest first."""
+    """`known` holds each scenario of the folder with its trials of tonight and of past nights, oldest first."""
     found = [_row(scenario, night, trials, interrupted) for scenario, trials in known]
     rows = tuple(sorted(found, key=lambda row: WORST_FIRST.index(row.state)))
-    state, because = _standing(rows, controls, interrupted)
+    state, because = _night_state(rows, controls, interrupted)
     made = [row.trial for row in rows if row.trial is not None]
     made += [found.trial for found in controls if found.trial is not None]
     before = {trial.night for _, trials in known for trial in trials if trial.night != night}
@@ -186,12 +186,14 @@ def compare(
     )
 
 
-def _standing(rows: Sequence[Row], controls: Sequence[Found], interrupted: str | None) -> tuple[State, tuple[str, ...]]:
-    """FAIL > UNKNOWN > PASS. A control that was not seen makes the night UNKNOWN, and never hides a FAIL."""
-    because = [f"{found.control.name} was not seen: {found.text}" for found in controls if not found.seen]
+def _night_state(
+    rows: Sequence[Row], controls: Sequence[ControlResult], interrupted: str | None
+) -> tuple[State, tuple[str, ...]]:
+    """FAIL > UNKNOWN > PASS. A control that was not detected makes the night UNKNOWN, but never hides a FAIL."""
+    because = [f"{found.control.name} was not detected: {found.text}" for found in controls if not found.seen]
     if interrupted:
         left = sum(row.state is None for row in rows)
-        count = {0: "after the last scenario had begun", 1: "1 scenario was not run"}
+        count = {0: "during the last scenario", 1: "1 scenario was not run"}
         because.append(f"{interrupted} received: {count.get(left, f'{left} scenarios were not run')}")
     if any(row.state is State.FAIL for row in rows):
         return State.FAIL, tuple(because)
@@ -239,7 +241,7 @@ def _row(scenario: str, night: str, trials: Sequence[Trial], interrupted: str | 
 
 
 def _why(trial: Trial) -> str:
-    """The worst required judges, or why there is no verdict."""
+    """The texts of the required judges that decided the state, or the reason for no verdict."""
     told = [
         f"{one.name}: {one.text}" for one in trial.judges if one.required and one.state is trial.state is not State.PASS
     ]
@@ -247,7 +249,7 @@ def _why(trial: Trial) -> str:
 
 
 def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Change]:
-    """Against the night before; a scenario without one has nothing to be compared with."""
+    """The changes since the previous night. A scenario without a previous night has none."""
     by_night = _nights(trials)
     tonight = by_night.pop(night, None)
     if tonight is None or not by_night:
@@ -261,10 +263,10 @@ def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Cha
         if before is None or before.state is not one.state:
             yield Change(scenario, one.name, before.state if before else None, one.state, _word(one))
     for name in [name for name in words if tonight.judges and tonight.said(name) is None]:
-        yield Change(scenario, name, words[name].state, None, "this judge is no longer there")
+        yield Change(scenario, name, words[name].state, None, "this judge no longer exists")
 
 
-def _word(one: Said) -> str:
+def _word(one: JudgeResult) -> str:
     return one.text if one.required else f"{one.text} (observed only)"
 
 
@@ -282,6 +284,6 @@ def _figures(tonight: Trial, before: Sequence[Trial]) -> Iterable[Figure]:
 
 
 def _shown(scalar: Scalar) -> bool:
-    """On the page; trials.sqlite has them all."""
+    """True for a figure that the page shows; trials.sqlite holds all of them."""
     judge, _, figure = scalar.metric.rpartition(": ")
     return figure in SHOWN_LATENCY if judge == "latency" else judge == "" or figure in SHOWN_FIGURES

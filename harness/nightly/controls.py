@@ -1,6 +1,6 @@
-"""Two positive controls of every night: a planted leak and a planted drift. A judge that misses one is asleep.
+"""The two positive controls of every night: a planted leak and a planted drift. They test whether judges detect them.
 
-Both are virtual, so they are the same on every machine: seconds each, and known in size.
+Both run in virtual time, so they are equal on every machine, take seconds, and have a known size.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,22 +16,22 @@ from harness.options import RunOptions
 LEAK, DRIFT = "planted-leak", "planted-drift"
 SLOWER = 0.20
 SLOWER_SEEN = (0.15, 0.25)
-"""What a P99 may be told to have grown by: each of its values is a quantile of 600 probes."""
+"""The measured growth of the P99 must be in this range. Each P99 is a quantile of 600 probes, so it varies."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """What is planted, who must see it, and whether what he saw is of the planted size."""
+    """The planted defect, the judge that must detect it, and a check that the judge's figures have the right size."""
 
     name: str
     planted: str
     judge: str
-    of_size: Callable[[Mapping[str, float]], bool]
+    size_matches: Callable[[Mapping[str, float]], bool]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What became of one control."""
+class ControlResult:
+    """The result of one control: `seen` is True when its judge detected it."""
 
     control: Control
     seen: bool
@@ -42,14 +42,14 @@ class Found:
 CONTROLS = (
     Control(
         LEAK,
-        "releases of KV blocks that get lost, behind the judges' back",
+        "KV blocks that are not freed, caused by an undeclared fault",
         "reclamation",
         # Each lost release leaves at least one block of its request.
         lambda figures: figures.get("per_1000_fires", 0.0) >= 1000,
     ),
     Control(
         DRIFT,
-        f"launches that cost {SLOWER:.0%} more at the end of the trial than at its start",
+        f"launches that take {SLOWER:.0%} longer at the end of the trial than at its start",
         "drift.ttft.p99 < 10% [probe]",
         lambda figures: SLOWER_SEEN[0] <= figures.get("share", 0.0) <= SLOWER_SEEN[1],
     ),
@@ -57,24 +57,26 @@ CONTROLS = (
 
 
 def jobs(runs_dir: Path) -> tuple[Job, ...]:
-    """They come first, so that a night which is cut short still knows whether its judges were awake."""
+    """The jobs of the controls. They run first, so that an interrupted night has their results."""
     leak = RunOptions(_file(LEAK), runs_dir, undeclared=("memory.free: drop",))
     drift = RunOptions(_file(DRIFT), runs_dir, slowing=SLOWER)
     return Job(LEAK, leak, control=True), Job(DRIFT, drift, control=True)
 
 
-def look(control: Control, trial: Trial | None) -> Found:
-    """Did the judge FAIL, and at the planted size?"""
+def look(control: Control, trial: Trial | None) -> ControlResult:
+    """Check that the control's judge says FAIL, with figures of the planted size."""
     if trial is None:
-        return Found(control, False, "it was not run", None)
+        return ControlResult(control, False, "it was not run", None)
     said = trial.said(control.judge)
     if said is None:
-        return Found(control, False, trial.because or f"no word of {control.judge}", trial)
+        return ControlResult(control, False, trial.because or f"{control.judge} gave no result", trial)
     if said.state is not State.FAIL:
-        return Found(control, False, f"{control.judge} says {said.state}: {said.text}", trial)
-    if not control.of_size(said.figures):
-        return Found(control, False, f"{control.judge} says FAIL, but not of the planted size: {said.text}", trial)
-    return Found(control, True, said.text, trial)
+        return ControlResult(control, False, f"{control.judge} says {said.state}: {said.text}", trial)
+    if not control.size_matches(said.figures):
+        return ControlResult(
+            control, False, f"{control.judge} says FAIL, but not with the planted size: {said.text}", trial
+        )
+    return ControlResult(control, True, said.text, trial)
 
 
 def of(name: str) -> Control:

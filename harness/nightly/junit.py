@@ -1,27 +1,27 @@
-"""junit.xml of a night: a suite is one trial, the controls too, so that a CI server's red and green are the night's.
+"""junit.xml of a night: one suite for each trial, so that a CI server shows the same result as the night's page.
 
-A control that was seen passes, although its run FAILs: that is what was planted. One that was not seen is an error, and
-so are a trial without a verdict and a scenario that was not run.
+A detected control passes, although its run FAILs as planted. A control that was not detected is an error, and so are a
+trial without a verdict and a scenario that was not run.
 """
 
 from collections.abc import Iterator
 
 from assertions.verdict import Judged, State
 from harness.nightly.compare import Night, Row
-from harness.nightly.controls import Found
-from harness.nightly.trial import Said, Trial
+from harness.nightly.controls import ControlResult
+from harness.nightly.trial import JudgeResult, Trial
 from harness.report.junit import NO_VERDICT, Suite, document
 
 
 def render(night: Night) -> str:
-    """Controls first, then the scenarios as the page has them."""
+    """The document: controls first, then the scenarios in the order of the page."""
     suites = [*(_control(night, found) for found in night.controls), *(_scenario(night, row) for row in night.rows)]
     return document(f"seatrial nightly {night.night}", suites)
 
 
-def _control(night: Night, found: Found) -> Suite:
+def _control(night: Night, found: ControlResult) -> Suite:
     suite = Suite(found.control.name, [("planted", found.control.planted), *_properties(night, found.trial)])
-    suite.case("seen", "passed" if found.seen else "error", State.UNKNOWN, f"not seen: {found.text}")
+    suite.case("seen", "passed" if found.seen else "error", State.UNKNOWN, f"not detected: {found.text}")
     return _closed(suite, found.trial)
 
 
@@ -36,7 +36,7 @@ def _scenario(night: Night, row: Row) -> Suite:
     return _closed(suite, row.trial)
 
 
-def _judged(said: Said) -> Judged:
+def _judged(said: JudgeResult) -> Judged:
     because = None if said.state in (State.PASS, State.FAIL) else said.text
     return Judged(said.name, said.state, said.text, said.level, said.limit, said.observed, because=because)
 

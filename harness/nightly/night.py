@@ -1,4 +1,4 @@
-"""A night from start to page: select, run one by one, keep, compare with the nights before, write one page."""
+"""One night: select scenarios, run them one by one, store the trials, compare with past nights, write the page."""
 
 import os
 import platform
@@ -24,8 +24,8 @@ DATABASE = "trials.sqlite"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed."""
+class NightOptions:
+    """The options of `seatrial nightly`. Raises ValueError for an invalid value."""
 
     folder: Path
     runs_dir: Path
@@ -34,7 +34,7 @@ class Asked:
     night: str | None = None
     """YYYY-MM-DD; None: tonight."""
     allow_command: bool = False
-    """A scenario that lies in a run directory may start its program too."""
+    """Permits a scenario in a run directory to start its target.command."""
 
     def __post_init__(self) -> None:
         RunOptions("each of them", allow_hosts=self.allow_hosts)  # refuses what is no HOST:PORT
@@ -42,23 +42,23 @@ class Asked:
             try:
                 datetime.strptime(self.night, "%Y-%m-%d")  # noqa: DTZ007  a date, no moment
             except ValueError:
-                raise ValueError(f"--night {self.night}: give the date on which it began, as 2026-11-28") from None
+                raise ValueError(f"--night {self.night}: give the date of its first evening, as 2026-11-28") from None
 
 
-def nightly(asked: Asked, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
-    """The exit code: the fold of the scenarios and controls, 130 when it was interrupted. Raises Refusal before
-    anything is started."""
+def nightly(options: NightOptions, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
+    """Run the night. The exit code is that of the worst scenario or control, 130 when interrupted. Raises Refusal
+    before anything is started."""
     selection = select(
-        asked.folder,
-        asked.runs_dir,
-        asked.allow_hosts,
-        only_virtual=asked.only_virtual,
-        allow_command=asked.allow_command,
+        options.folder,
+        options.runs_dir,
+        options.allow_hosts,
+        only_virtual=options.only_virtual,
+        allow_command=options.allow_command,
     )
-    night, here = asked.night or tonight(datetime.now().astimezone()), host_class()
-    folder = asked.runs_dir / NIGHTS_FOLDER / night
-    jobs = (*controls.jobs(asked.runs_dir), *selection.jobs)
-    with Store.open(asked.runs_dir / DATABASE) as store:
+    night, here = options.night or tonight(datetime.now().astimezone()), host_class()
+    folder = options.runs_dir / NIGHTS_FOLDER / night
+    jobs = (*controls.jobs(options.runs_dir), *selection.jobs)
+    with Store.open(options.runs_dir / DATABASE) as store:
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -81,7 +81,7 @@ def _run(
 ) -> None:
     for number, job in enumerate(jobs, 1):
         if stop.asked is not None:
-            say(f"{stop.asked} received: {len(jobs) - number + 1} trials are left out")
+            say(f"{stop.asked} received: {len(jobs) - number + 1} trials are not run")
             return
         trial = run_trial(job, night, here, logs / f"{job.scenario}.log", stop)
         store.add(trial)
@@ -92,7 +92,7 @@ def _line(number: int, count: int, trial: Trial) -> str:
     word, why = str(trial.state), trial.because
     if trial.control:
         found = controls.look(controls.of(trial.scenario), trial)
-        word, why = ("seen", f"as it has to be: {found.text}") if found.seen else ("NOT SEEN", found.text)
+        word, why = ("DETECTED", f"as expected: {found.text}") if found.seen else ("MISSED", found.text)
     text = f"{number}/{count}  {word:<8}  {trial.scenario}  {trial.wall_s:.0f} s"
     return terminal(text + (f"  {one_line(why, 200)}" if why else ""))
 
@@ -122,7 +122,7 @@ def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callab
             say(terminal(f"changed  {change.scenario}: {change.before} last night, {change.now} tonight"))
     for row in made.rows:
         if row.state is not State.PASS:
-            again = f", {row.streak} nights in a row" if row.streak > 1 else ""
+            again = f", {row.streak} successive nights" if row.streak > 1 else ""
             say(terminal(one_line(f"{row.state or 'NOT RUN'}  {row.scenario}{again}: {row.text}")))
     counts = ", ".join(f"{number} {word}" for word, number in made.counts) or "nothing was run"
     say(f"{made.state}  night of {made.night}: {counts}; {page.lead(made)}  exit {made.exit}")
@@ -134,12 +134,12 @@ def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callab
 
 
 def tonight(now: datetime) -> str:
-    """The date on which this night began: one night is from noon to noon, local time."""
+    """The date on which the night of `now` began. A night lasts from noon to noon, local time."""
     return f"{now - timedelta(hours=12):%Y-%m-%d}"
 
 
 def host_class() -> str:
-    """Machines whose times may be compared: architecture, cores we may use, and processor."""
+    """The class of machines whose times may be compared: architecture, number of usable cores, and processor."""
     try:
         words = [
             line.partition(":")[2].strip()

@@ -1,4 +1,4 @@
-"""night.html and night.md, from one model: a number cannot differ between them (a test compares them)."""
+"""night.html and night.md, made from one model, so that their numbers are equal (a test compares them)."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ SAID = {
     "rss_per_1000_completions": "RSS per 1,000 completions",
     "rss_per_1000_cancels": "RSS per 1,000 cancels",
 }
-"""Figures of judges, as people say them."""
+"""Display names of the judges' figures."""
 FIGURES_SHOWN = 60
-"""In Markdown; the page has them all."""
+"""Maximum number of figures in night.md; night.html shows all of them."""
 
 
 def write(night: Night, folder: Path) -> tuple[Path, ...]:
-    """night.html, night.md and junit.xml, each put in place whole. Raises OSError."""
+    """Write night.html, night.md and junit.xml, each atomically. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / "night.html", folder / "night.md", folder / "junit.xml"
     for path, text in zip(paths, (html(night, folder), markdown(night), junit.render(night)), strict=True):
@@ -43,7 +43,7 @@ def write(night: Night, folder: Path) -> tuple[Path, ...]:
 
 
 def html(night: Night, folder: Path) -> str:
-    """One file that opens offline. `folder`: where it will lie, for its links to the trials' own reports."""
+    """night.html, one file that opens offline. `folder` is its place, for relative links to the trials' reports."""
     from markupsafe import Markup
 
     def link(trial: Trial) -> str | None:
@@ -75,7 +75,7 @@ def html(night: Night, folder: Path) -> str:
 
 
 def markdown(night: Night) -> str:
-    """For a CI job's page, at most 200 kB."""
+    """night.md, at most 200 kB, for the page of a CI job."""
     said = " · ".join(f"{number} {word}" for word, number in night.counts) or "no scenario was run"
     parts = [
         f"### {MARKS[night.state]} {night.state}: night of {safe(night.night)}",
@@ -83,12 +83,12 @@ def markdown(night: Night) -> str:
         *(f"**{safe(why)}**" for why in night.because),
         safe(lead(night)),
         f"host class {safe(night.host_class)} · commit {safe(commits(night))}"
-        f" · {night.nights_before} nights before · {figures.seconds(night.wall_s)}",
+        f" · {night.nights_before} past nights · {figures.seconds(night.wall_s)}",
     ]
     if night.skipped:
-        parts.append(f"left out, not virtual: {safe(', '.join(night.skipped))}")
+        parts.append(f"skipped, not virtual: {safe(', '.join(night.skipped))}")
     if night.gone:
-        parts.append(f"ran the night before, not here tonight: {safe(', '.join(night.gone))}")
+        parts.append(f"ran last night, no longer in the folder: {safe(', '.join(night.gone))}")
     if night.changes:
         rows = [(c.scenario, c.judge or "as a whole", _mark(c.before), _mark(c.now), c.text) for c in night.changes]
         parts += ["#### Changed since last night", _table(("scenario", "judge", "last", "tonight", "says"), rows)]
@@ -105,8 +105,11 @@ def markdown(night: Night) -> str:
         ),
         "#### Positive controls",
         _table(
-            ("control", "planted", "seen", "said"),
-            [(f.control.name, f.control.planted, "seen" if f.seen else "not seen", f.text) for f in night.controls],
+            ("control", "planted", "result", "what the judge said"),
+            [
+                (f.control.name, f.control.planted, "detected" if f.seen else "not detected", f.text)
+                for f in night.controls
+            ],
         ),
     ]
     if night.figures:
@@ -116,27 +119,27 @@ def markdown(night: Night) -> str:
 
 def lead(night: Night) -> str:
     """The night in one sentence."""
-    awake = sum(found.seen for found in night.controls)
+    detected = sum(found.seen for found in night.controls)
     changed = sum(change.judge is None for change in night.changes)
-    says = "scenario says" if len(night.rows) == 1 else "scenarios say"
+    scenarios = "scenario has" if len(night.rows) == 1 else "scenarios have"
     compared = (
-        f"{changed} of {len(night.rows)} {says} another word than the night before, "
+        f"{changed} of {len(night.rows)} {scenarios} another state than last night, "
         f"{len(night.moved)} of {len(night.figures)} figures moved"
         if night.nights_before
-        else "the first night of this host class, so nothing to compare with"
+        else "this is the first night of this host class, so there is no comparison"
     )
-    return f"{compared}; {awake} of {len(night.controls)} planted faults were seen."
+    return f"{compared}; {detected} of {len(night.controls)} planted faults were detected."
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """A figure in its unit; a growth per hour in that of what grows."""
+    """A figure with its unit."""
     if unit == "bytes/h":
         return figures.MISSING if value is None else f"{figures.size(value)}/h"
     return figures.quantity(value, unit)
 
 
 def label(metric: str) -> str:
-    """A name of trials.sqlite as people say it: `latency: trial.ttft_p99_s` is `TTFT p99 in the trial`."""
+    """The display name of a metric of trials.sqlite: `latency: trial.ttft_p99_s` is `TTFT p99 in the trial`."""
     judge, _, figure = metric.rpartition(": ")
     if judge == "latency":
         phase, _, what = figure.partition(".")
@@ -148,25 +151,25 @@ def label(metric: str) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """`1.21`: tonight / median."""
+    """The ratio tonight / median with three digits, such as `1.21`."""
     return figures.MISSING if value is None else f"{value:.3g}"
 
 
 def commits(night: Night) -> str:
-    """What was on trial."""
+    """The commits of tonight's trials."""
     return ", ".join(night.commits) or "not recorded"
 
 
 def trend(figure: Figure) -> str:
-    """The nights before as a line, tonight as a dot; nothing for a first night."""
+    """An SVG with the past nights as a line and tonight as a dot; empty for a first night."""
     values = (*figure.past, figure.tonight)
     if len(values) < 2:
         return ""
     low, span = min(values), (max(values) - min(values)) or 1.0
     step = (TREND_WIDTH - 6) / (len(values) - 1)
-    spots = [(3 + n * step, 3 + (TREND_HEIGHT - 6) * (1 - (value - low) / span)) for n, value in enumerate(values)]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-    x, y = spots[-1]
+    points = [(3 + n * step, 3 + (TREND_HEIGHT - 6) * (1 - (value - low) / span)) for n, value in enumerate(values)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    x, y = points[-1]
     return (
         f'<svg width="{TREND_WIDTH}" height="{TREND_HEIGHT}" role="img" aria-label="{len(values)} nights">'
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.2" opacity="0.6"/>'
@@ -175,7 +178,7 @@ def trend(figure: Figure) -> str:
 
 
 def short(commit: str | None) -> str:
-    """Enough of it to find it."""
+    """The first digits of a commit."""
     return commit[:COMMIT_DIGITS] if commit else "not recorded"
 
 

@@ -1,4 +1,4 @@
-"""Make one trial of a night: a process of its own, so that a crash costs one trial and not the night."""
+"""Make one trial of a night in a process of its own, so that a crash ends one trial and not the night."""
 
 import json
 import os
@@ -13,20 +13,20 @@ from assertions.verdict import State, Verdict
 from harness.exits import Exit
 from harness.live.child import Child, describe
 from harness.nightly.select import Job
-from harness.nightly.trial import Said, Trial
+from harness.nightly.trial import JudgeResult, Trial
 from harness.trial.stop import Stop, StopNow
 
 LOOK_S = 0.1
 JUDGED_S = 600.0
-"""For the orderly end and the verdict of a trial that was asked to stop; an eight-hour history takes a while."""
+"""Longest time from the request to stop until the verdict (s); judging an eight-hour history takes minutes."""
 GRACE_S = 30.0
 NO_GITHUB = {"GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
-"""The night speaks for its trials: a planted FAIL must not be shown as a job's error."""
+"""Trials write no GitHub annotations: the FAIL of a control must not be shown as an error of the job."""
 
 
 def run_trial(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> Trial:
-    """Run, wait, and read what was judged. The first signal is handed on, and the trial is judged as far as it came;
-    the second kills it and is raised again (StopNow). A trial that does not end is asked to, and then killed."""
+    """Run one trial, wait, and read its verdict. The first signal is passed on, and the trial is judged up to there.
+    The second signal kills it and raises StopNow. A trial that takes too long is asked to stop, then killed."""
     started, began_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     options = job.options
     may = {"allow_hosts": options.allow_hosts, "allow_command": options.allow_command}
@@ -50,7 +50,7 @@ def run_trial(job: Job, night: str, host_class: str, log: Path, stop: Stop) -> T
 
 
 def _wait(child: Child, stop: Stop, until_s: float) -> bool:
-    """Until it ends, or has not although it was asked to. True: it was late. `until_s`: on the monotonic clock."""
+    """Wait until the trial ends, or JUDGED_S after it was asked to stop. True: it ran past `until_s` (monotonic)."""
     told_s: float | None = None
     late = False
     while child.exit_code is None and (told_s is None or time.monotonic() < told_s + JUDGED_S):
@@ -63,19 +63,19 @@ def _wait(child: Child, stop: Stop, until_s: float) -> bool:
 
 
 def judged(bare: Trial, run_dir: Path) -> Trial:
-    """The trial with what verdict.json says; UNKNOWN when there is none."""
+    """The trial with the content of verdict.json; UNKNOWN when there is no verdict."""
     try:
         verdict = Verdict.from_json(json.loads((run_dir / "verdict.json").read_text(encoding="utf-8")))
         plan = json.loads((run_dir / "plan.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        text = f"no verdict can be read: {type(problem).__name__}: {problem}"
+        text = f"the verdict can't be read: {type(problem).__name__}: {problem}"
         return replace(bare, because=text, run_id=run_dir.name, run_dir=str(run_dir))
     run = verdict.run
     short = bare.exit == Exit.INTERRUPTED
-    because = "interrupted: judged as far as it came" if short else None
+    because = "interrupted: judged up to the interruption" if short else None
     return replace(
         bare,
-        # A trial that was cut short may have found something; that it found nothing is no pass.
+        # An interrupted trial may FAIL, but its PASS would not cover the missing part.
         state=State.UNKNOWN if short and verdict.state is State.PASS else verdict.state,
         because=because,
         run_id=run.run_id,
@@ -87,7 +87,7 @@ def judged(bare: Trial, run_dir: Path) -> Trial:
         means=run.means,
         replay=run.replay,
         judges=tuple(
-            Said(
+            JudgeResult(
                 one.name,
                 one.level,
                 one.state,

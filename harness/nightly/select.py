@@ -1,4 +1,4 @@
-"""Which scenarios a night is made of: every *.toml of a folder in order of name, all of them sound, or none is run."""
+"""Select the scenarios of a night: every *.toml of a folder in order of name. If one is invalid, none is run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from harness.options import RunOptions
 from scenarios.problems import ScenarioProblems
 
 RESERVED = "planted-"
-"""Names of our own controls begin so."""
-ROOM_S = 1800.0
-"""Beside a trial's own longest time: start, reference, verdict, a slow machine."""
+"""Prefix of the names of the built-in controls."""
+MARGIN_S = 1800.0
+"""Time (s) beyond a trial's planned longest time, for start, reference, verdict and a slow machine."""
 
 
 @dataclass(frozen=True)
@@ -19,24 +19,24 @@ class Job:
     """One trial to make."""
 
     scenario: str
-    """Its name, by which nights are compared."""
+    """The scenario's name, which identifies it over nights."""
     options: RunOptions
     control: bool = False
-    wall_s_max: float = ROOM_S
-    """A trial that takes longer is stopped, or one that hangs would be the whole night."""
+    wall_s_max: float = MARGIN_S
+    """A trial that takes longer is stopped, so that one that hangs does not take the whole night."""
 
 
 @dataclass(frozen=True)
 class Selection:
     jobs: tuple[Job, ...]
     skipped: tuple[str, ...]
-    """Names of those that are not virtual, where only virtual ones were asked for."""
+    """Names of the scenarios that `--only-virtual` leaves out."""
 
 
 def select(
     folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool, allow_command: bool = False
 ) -> Selection:
-    """Raises Refusal with everything that is wrong, before anything is started."""
+    """Read and check the folder. Raises Refusal with every problem of every scenario."""
     files = _files(folder)
     jobs, skipped, wrong, bad = [], [], [], 0
     seen: dict[str, str] = {}
@@ -44,7 +44,7 @@ def select(
         typed = allow_command or not _recorded(file)
         options = RunOptions(str(file), runs_dir, allow_hosts=allow_hosts, allow_command=typed)
         try:
-            name, drive, wall_s = _looked_at(options, skip_live=only_virtual)
+            name, drive, wall_s = _inspect(options, skip_live=only_virtual)
         except (ScenarioProblems, Refusal) as problem:
             wrong += (
                 [each.render() for each in problem.problems]
@@ -59,10 +59,10 @@ def select(
         if only_virtual and drive != "virtual":
             skipped.append(name)
         else:
-            jobs.append(Job(name, options, wall_s_max=wall_s * 1.2 + ROOM_S))
+            jobs.append(Job(name, options, wall_s_max=wall_s * 1.2 + MARGIN_S))
     if wrong:
-        are = "is not" if bad == 1 else "are not"
-        raise Refusal("\n".join((f"nothing was started: {bad} of {len(files)} scenarios {are} sound", *wrong)))
+        are = "is" if bad == 1 else "are"
+        raise Refusal("\n".join((f"nothing was started: {bad} of {len(files)} scenarios {are} invalid", *wrong)))
     if not jobs:
         raise Refusal(f'no scenario of {folder} has drive = "virtual": leave --only-virtual out, or add one')
     return Selection(tuple(jobs), tuple(skipped))
@@ -74,19 +74,17 @@ def _files(folder: Path) -> list[Path]:
         raise Refusal(f"{folder} {what}: give a folder that holds the night's scenarios, one TOML file each")
     files = sorted(path for path in folder.glob("*.toml") if path.is_file())
     if not files:
-        raise Refusal(
-            f"{folder} holds no *.toml: put the night's scenarios there, `seatrial check` knows if they are good"
-        )
+        raise Refusal(f"{folder} holds no *.toml: put the night's scenarios there; `seatrial check` validates them")
     return files
 
 
 def _recorded(file: Path) -> bool:
-    """Whether the file, or what it is a link to, was kept in a run directory, which may come from a stranger."""
+    """True when the file or its link target is in a run directory, which may come from an unknown person."""
     homes = (file.parent, file.resolve().parent)
     return any((home / name).exists() for home in homes for name in ("plan.json", "options.json", "run.sqlite"))
 
 
-def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float]:
+def _inspect(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float]:
     """Name, drive and longest planned time of a scenario that could be run as it stands. Raises ScenarioProblems or
     Refusal."""
     from harness.discovery import discover
@@ -109,6 +107,6 @@ def _looked_at(options: RunOptions, *, skip_live: bool) -> tuple[str, str, float
 
 def _name_problems(name: str, seen: dict[str, str]) -> Iterator[str]:
     if name in seen:
-        yield f'name = "{name}" is that of {seen[name]} too; nights are compared by it, so give each its own'
+        yield f'name = "{name}" is also the name of {seen[name]}; give each scenario its own name'
     if name.startswith(RESERVED):
-        yield f'name = "{name}": names that begin with "{RESERVED}" are those of the night\'s own controls'
+        yield f'name = "{name}": names that begin with "{RESERVED}" are reserved for the controls; choose another'

@@ -1,4 +1,4 @@
-"""trials.sqlite: every trial of every night, appended one by one, so that a killed night keeps what was done."""
+"""trials.sqlite holds every trial of every night. Trials are added one by one, so that a killed night keeps them."""
 
 import json
 import sqlite3
@@ -8,7 +8,7 @@ from typing import Self
 
 from assertions.verdict import Level, State
 from harness.exits import Refusal
-from harness.nightly.trial import Said, Scalar, Trial, scalars
+from harness.nightly.trial import JudgeResult, Scalar, Trial, scalars
 
 VERSION = 1
 TABLES = (
@@ -26,7 +26,7 @@ TABLES = (
     "CREATE INDEX scalar_metric ON scalar (metric)",
 )
 BUSY_S = 30.0
-"""Two nights at once take turns."""
+"""Longest wait (s) for the lock of another night that writes at the same time."""
 
 
 class Store:
@@ -37,7 +37,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Made when it is not there. Raises Refusal for a file that is none of ours."""
+        """Open the database, or create it. Raises Refusal for a file that is not a database of this version."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, timeout=BUSY_S)
@@ -54,7 +54,7 @@ class Store:
         return cls(connection)
 
     def add(self, trial: Trial) -> None:
-        """Whole or not at all."""
+        """Add a trial with its judges and figures in one transaction."""
         row = (
             trial.night,
             trial.scenario,
@@ -86,7 +86,7 @@ class Store:
             )
 
     def trials(self, scenario: str, host_class: str, *, until: str, nights_max: int) -> tuple[Trial, ...]:
-        """Of the last nights up to and with `until`, oldest first."""
+        """The trials of the last `nights_max` nights up to and including `until`, oldest first."""
         sql = """SELECT * FROM trial WHERE scenario = ?1 AND host_class = ?2 AND night <= ?3 AND night IN
             (SELECT DISTINCT night FROM trial WHERE scenario = ?1 AND host_class = ?2 AND night <= ?3
              ORDER BY night DESC LIMIT ?4) ORDER BY night, id"""
@@ -94,13 +94,13 @@ class Store:
         return tuple(self._trial(row) for row in found)
 
     def night_before(self, host_class: str, night: str) -> tuple[str, ...]:
-        """Names of the scenarios of the last night before this one, without controls."""
+        """Names of the scenarios that ran in the last night before `night`, without controls."""
         sql = """SELECT DISTINCT scenario FROM trial WHERE host_class = ?1 AND NOT control AND night =
             (SELECT max(night) FROM trial WHERE host_class = ?1 AND NOT control AND night < ?2) ORDER BY scenario"""
         return tuple(name for (name,) in self._connection.execute(sql, (host_class, night)))
 
     def scalars(self, trial_id: int) -> tuple[Scalar, ...]:
-        """As they were written."""
+        """The figures of one trial."""
         found = self._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = ?", (trial_id,))
         return tuple(Scalar(*row) for row in found)
 
@@ -129,13 +129,12 @@ class Store:
             means=str(means),
             replay=_text(replay),
             judges=tuple(
-                Said(name, Level(level), State(state), text, limit, observed, json.loads(figures))
+                JudgeResult(name, Level(level), State(state), text, limit, observed, json.loads(figures))
                 for name, level, state, text, limit, observed, figures in judges
             ),
         )
 
     def close(self) -> None:
-        """Let the file go."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -158,11 +157,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.commit()
     if version != VERSION:
         raise Refusal(
-            f"{path} is of version {version}, this seatrial writes version {VERSION}: give another --runs-dir"
+            f"{path} has version {version}, and this seatrial writes version {VERSION}: give another --runs-dir"
         )
 
 
-def _judge_row(one: Said) -> tuple[str | None, ...]:
+def _judge_row(one: JudgeResult) -> tuple[str | None, ...]:
     figures = json.dumps({name: float(value) for name, value in one.figures.items()})
     return one.name, str(one.level), str(one.state), one.text, one.limit, one.observed, figures
 

@@ -1,4 +1,4 @@
-"""What is kept of one trial of one night."""
+"""The record of one trial of one night: its state, its judges' results, and its figures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ UNITS: Mapping[Unit, str] = {
 
 
 @dataclass(frozen=True)
-class Said:
-    """One judge's word, as in verdict.json."""
+class JudgeResult:
+    """The result of one judge, as in verdict.json."""
 
     name: str
     level: Level
     state: State
     text: str
-    """Its summary, or why it could not decide."""
+    """The judge's summary, or the reason why it could not decide."""
     limit: str | None = None
     observed: str | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Trial:
-    """One row of trials.sqlite with its judges. `exit` is that of its process, minus the signal that killed it."""
+    """One row of trials.sqlite with its judges. `exit` is the exit code of its process, or minus a signal's number."""
 
     night: str
     scenario: str
@@ -48,7 +48,7 @@ class Trial:
     exit: int
     wall_s: float
     because: str | None = None
-    """Why there is no verdict; the state is then UNKNOWN."""
+    """The reason for a missing or partial verdict."""
     run_id: str | None = None
     run_dir: str | None = None
     commit: str | None = None
@@ -57,16 +57,16 @@ class Trial:
     drive: str | None = None
     means: str = ""
     replay: str | None = None
-    judges: tuple[Said, ...] = ()
+    judges: tuple[JudgeResult, ...] = ()
 
-    def said(self, name: str) -> Said | None:
-        """The word of the judge of this name."""
+    def said(self, name: str) -> JudgeResult | None:
+        """The result of the judge `name`, or None."""
         return next((one for one in self.judges if one.name == name), None)
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number to compare over nights."""
+    """One number that is compared over nights."""
 
     metric: str
     value: float
@@ -74,7 +74,7 @@ class Scalar:
 
 
 def scalars(trial: Trial) -> Iterator[Scalar]:
-    """Every number of a trial, under a name that stays the same from night to night."""
+    """Yield every number of a trial under a name that is equal in every night."""
     yield Scalar("wall_s", trial.wall_s, "s")
     for one in trial.judges:
         for name, value in one.figures.items():
@@ -82,7 +82,7 @@ def scalars(trial: Trial) -> Iterator[Scalar]:
 
 
 def _unit(judge: str, figure: str) -> str | None:
-    """From the figure's own name, or that of the metric which its check is about."""
+    """The unit of a figure, from its own name or from the metric that its check is about."""
     if figure.endswith("_s"):
         return "s"
     if figure.endswith("_bytes") or figure.startswith("rss_per_"):

@@ -1,6 +1,6 @@
 """`python -m harness.nightly.worker OPTIONS RUNS_DIR PERMISSIONS`: one trial of a night, in a process of its own.
 
-Says one JSON line when the trial is judged; everything else that is printed goes into the night's log.
+Prints one JSON line when the trial is judged. All other output goes into the night's log.
 """
 
 import json
@@ -13,7 +13,7 @@ from harness.streams import steady
 
 
 def main(argv: list[str]) -> int:
-    """Exit code as of `seatrial run`."""
+    """Run one trial; return the exit code of `seatrial run`."""
     return guarded(lambda: _run(argv), sys.stderr)
 
 

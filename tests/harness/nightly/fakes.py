@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from assertions.verdict import Level, State
-from harness.nightly.controls import CONTROLS, Found
-from harness.nightly.trial import Said, Trial
+from harness.nightly.controls import CONTROLS, ControlResult
+from harness.nightly.trial import JudgeResult, Trial
 
 HOST = "x86_64-2c fake"
 TONIGHT = "2026-11-28"
@@ -17,14 +17,14 @@ def said(
     level: Level = Level.REQUIRED,
     text: str = "as ever",
     figures: Mapping[str, float] | None = None,
-) -> Said:
-    return Said(name, level, state, text, figures=figures or {})
+) -> JudgeResult:
+    return JudgeResult(name, level, state, text, figures=figures or {})
 
 
 def trial(
     night: str = TONIGHT,
     state: State = State.PASS,
-    *judges: Said,
+    *judges: JudgeResult,
     scenario: str = "chat",
     commit: str = "a" * 40,
     because: str | None = None,
@@ -61,9 +61,9 @@ def nights(*states: State) -> tuple[Trial, ...]:
     return tuple(trial(f"2026-11-{first + n:02d}", state, commit=f"{n:040d}") for n, state in enumerate(states))
 
 
-def awake() -> tuple[Found, ...]:
-    return tuple(Found(control, True, f"{control.judge} saw it", None) for control in CONTROLS)
+def awake() -> tuple[ControlResult, ...]:
+    return tuple(ControlResult(control, True, f"{control.judge} saw it", None) for control in CONTROLS)
 
 
-def asleep() -> tuple[Found, ...]:
-    return tuple(Found(control, False, f"{control.judge} says PASS", None) for control in CONTROLS)
+def asleep() -> tuple[ControlResult, ...]:
+    return tuple(ControlResult(control, False, f"{control.judge} says PASS", None) for control in CONTROLS)

@@ -125,7 +125,7 @@ def test_of_several_trials_in_one_night_the_last_counts() -> None:
 def test_a_night_whose_judges_sleep_is_unknown_and_says_so_first() -> None:
     night = night_of(nights(PASS), controls=asleep())
     assert (night.state, night.exit) == (UNKNOWN, 2)
-    assert night.because[0].startswith("planted-leak was not seen")
+    assert night.because[0].startswith("planted-leak was not detected")
 
 
 def test_a_sleeping_judge_does_not_hide_a_fail() -> None:
@@ -177,6 +177,6 @@ def test_what_an_interrupted_night_left_out_is_counted_in_words() -> None:
         known = [("chat", nights(PASS)), *((name, ()) for name in not_run)]
         return compare(TONIGHT, HOST, known, awake(), interrupted="SIGINT").because[-1]
 
-    assert because() == "SIGINT received: after the last scenario had begun"
+    assert because() == "SIGINT received: during the last scenario"
     assert because("a") == "SIGINT received: 1 scenario was not run"
     assert because("a", "b") == "SIGINT received: 2 scenarios were not run"

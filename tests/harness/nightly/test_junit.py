@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from assertions.verdict import Level, State, fold
 from harness.nightly import junit
 from harness.nightly.compare import Night, compare
-from harness.nightly.controls import CONTROLS, Found
+from harness.nightly.controls import CONTROLS, ControlResult
 from tests.harness.nightly.fakes import HOST, TONIGHT, asleep, awake, said, trial
 
 JUDGES = st.lists(st.tuples(st.sampled_from(State), st.sampled_from(Level)), min_size=1, max_size=4)
@@ -51,7 +51,10 @@ def test_red_and_green_are_the_nights_own(made: list[list[tuple[State, Level]] |
 
 def test_a_control_that_was_seen_passes_although_its_run_failed() -> None:
     leak = trial(TONIGHT, State.FAIL, said("reclamation", State.FAIL), scenario="planted-leak", control=True)
-    found = (Found(CONTROLS[0], True, "kept 86 blocks", leak), Found(CONTROLS[1], False, "it was not run", None))
+    found = (
+        ControlResult(CONTROLS[0], True, "kept 86 blocks", leak),
+        ControlResult(CONTROLS[1], False, "it was not run", None),
+    )
     night = compare(TONIGHT, HOST, [], found)
     assert kinds(suites(night)["planted-leak"]) == {"seen": "passed"}
     assert kinds(suites(night)["planted-drift"]) == {"seen": "error"}

@@ -125,7 +125,7 @@ def test_two_nights_of_a_real_server_are_compared_on_the_page_and_told_to_the_ci
     assert {"answered", "alive", "tokens", "reclamation", "e2e.p50 < 20s [all]"} <= cases
     page = (written / "night.html").read_text()
     assert "nights before</dt><dd>1<" in page
-    assert "No scenario and no judge says another word." in page
+    assert "No scenario and no judge has another state." in page
     figures = page.split('id="figures"')[1]
     assert re.search(
         r'<th scope="row">afloat</th><td>E2E p50 in the trial</td>(<td class="n">[\d.]+ m?s</td>){3}', figures

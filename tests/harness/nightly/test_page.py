@@ -10,14 +10,14 @@ import pytest
 from assertions.verdict import State
 from harness.nightly import page
 from harness.nightly.compare import SHOWN_FIGURES, SHOWN_LATENCY, Night, compare
-from harness.nightly.controls import CONTROLS, Found
+from harness.nightly.controls import CONTROLS, ControlResult
 from tests.harness.nightly.fakes import HOST, TONIGHT, asleep, awake, said, trial
 
 NASTY = "</script><script>alert(1)</script>\x1b[31m | ::error ::x"
 FOLDER = Path("/runs/nights/2026-11-28")
 
 
-def a_night(controls: tuple[Found, ...] | None = None, text: str = "kept 3 blocks") -> Night:
+def a_night(controls: tuple[ControlResult, ...] | None = None, text: str = "kept 3 blocks") -> Night:
     def one(night: str, state: State, value: float) -> object:
         judges = said(figures={"value": value}), said("reclamation", state, text=text, figures={"excess": value * 10})
         return trial(night, state, *judges)
@@ -60,7 +60,7 @@ def test_the_page_says_state_streak_commits_and_replay() -> None:
 
 def test_a_control_that_was_not_seen_comes_first() -> None:
     for shown in (page.html(a_night(asleep()), FOLDER), page.markdown(a_night(asleep()))):
-        assert -1 < shown.find("planted-leak was not seen") < shown.find("kept 3 blocks")
+        assert -1 < shown.find("planted-leak was not detected") < shown.find("kept 3 blocks")
     asleep_page, awake_page = page.html(a_night(asleep()), FOLDER), page.html(a_night(), FOLDER)
     assert asleep_page.index('id="controls"') < asleep_page.index('id="changes"')
     assert awake_page.index('id="controls"') > awake_page.index('id="changes"')
@@ -100,8 +100,10 @@ def test_the_markdown_fits_a_jobs_page(tmp_path: Path) -> None:
     assert "night.html" in text
 
 
-@pytest.mark.parametrize("controls", [awake(), asleep(), tuple(Found(c, False, "not run", None) for c in CONTROLS)])
-def test_writing_leaves_three_whole_files(tmp_path: Path, controls: tuple[Found, ...]) -> None:
+@pytest.mark.parametrize(
+    "controls", [awake(), asleep(), tuple(ControlResult(c, False, "not run", None) for c in CONTROLS)]
+)
+def test_writing_leaves_three_whole_files(tmp_path: Path, controls: tuple[ControlResult, ...]) -> None:
     paths = page.write(a_night(controls), tmp_path / "nights" / TONIGHT)
     assert sorted(path.name for path in paths[0].parent.iterdir()) == ["junit.xml", "night.html", "night.md"]
     assert all(path.read_text().strip() for path in paths)

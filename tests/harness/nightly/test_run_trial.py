@@ -61,7 +61,7 @@ def test_a_trial_that_was_cut_short_never_passes(tmp_path: Path, said: State, ke
     (tmp_path / "plan.json").write_text("{}")
     cut_short = judged(replace(BARE, exit=Exit.INTERRUPTED), tmp_path)
     assert cut_short.state is kept
-    assert cut_short.because == "interrupted: judged as far as it came"
+    assert cut_short.because == "interrupted: judged up to the interruption"
 
 
 @pytest.mark.parametrize("text", [None, "{", "{}", "[]"])
@@ -71,4 +71,4 @@ def test_a_verdict_that_cannot_be_read_is_unknown(tmp_path: Path, text: str | No
     kept = judged(BARE, tmp_path)
     assert kept.state is State.UNKNOWN
     assert kept.because is not None
-    assert "no verdict can be read" in kept.because
+    assert "the verdict can't be read" in kept.because

@@ -60,7 +60,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         selected(tmp_path)
     text = str(refused.value)
     assert "6 of 7" in text
-    for words in ("colour", "c.toml:", "probe", "that of a.toml too", 'begin with "planted-"', "--allow-host"):
+    for words in ("colour", "c.toml:", "probe", "also the name of a.toml", 'begin with "planted-"', "--allow-host"):
         assert words in text, words
 
 
@@ -85,6 +85,6 @@ def test_a_scenario_with_many_problems_is_one_that_is_not_sound(tmp_path: Path) 
     with pytest.raises(Refusal) as caught:
         selected(tmp_path)
     said = str(caught.value)
-    assert said.startswith("nothing was started: 1 of 2 scenarios is not sound\n")
+    assert said.startswith("nothing was started: 1 of 2 scenarios is invalid\n")
     assert said.count("nothing was started") == 1
     assert said.count("this key is required") == 4
