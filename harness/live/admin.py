@@ -9,7 +9,7 @@ from harness.trial.ports import AdminGone
 
 
 class Admin:
-    """One session to one server. All calls raise AdminGone when they do not get through."""
+    """One session to one server. Every call raises AdminGone when it fails or is refused."""
 
     def __init__(self, port: int, token: str, timeout_s: float = 5.0) -> None:
         self._base = f"http://127.0.0.1:{port}/admin"
@@ -32,16 +32,16 @@ class Admin:
         return states
 
     def heartbeat(self) -> None:
-        """We are alive; without this the server heals everything."""
+        """Report that the harness is alive; without heartbeats the server heals all faults."""
         self._call("POST", "heartbeat")
 
     def audit(self, scope: str) -> list[dict[str, Any]]:
-        """The reclamation audit; the server writes the rows to its own ledger as well."""
+        """Run the reclamation audit and return its rows. The server also writes them to its journal."""
         rows: list[dict[str, Any]] = self._call("POST", f"audit?scope={scope}", timeout_s=30.0)["rows"]
         return rows
 
     def drain(self) -> None:
-        """Let nobody new in."""
+        """Make the server refuse new requests."""
         self._call("POST", "drain")
 
     def info(self) -> dict[str, Any]:
@@ -50,7 +50,6 @@ class Admin:
         return info
 
     def close(self) -> None:
-        """Give the connections back."""
         self._session.close()
 
     def _call(self, method: str, path: str, json: object = None, timeout_s: float | None = None) -> dict[str, Any]:

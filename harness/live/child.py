@@ -1,6 +1,6 @@
-"""A process of ours: own group, own log, JSON lines both ways, and no orphan however we end.
+"""A child process with its own process group and log, and JSON lines in both directions.
 
-Linux kills it when we die without a word (PR_SET_PDEATHSIG); `stop` asks first, then kills the whole group.
+Linux kills it when the harness dies (PR_SET_PDEATHSIG). `stop` sends SIGTERM first, then kills the whole group.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from runtime.server.parent_death_signal import die_with_parent
 
 
 class ChildDied(Exception):
-    """The process ended while we waited for it to say something; the text has its exit code and last log lines."""
+    """The process ended while the caller waited for a line. The text holds its exit code and last log lines."""
 
 
 class Child:
-    """Started when made. `lines` arrive on a thread of its own; everything else belongs to the caller's thread."""
+    """The constructor starts the process. A reader thread receives its lines; all methods are for one caller thread."""
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -44,16 +44,16 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process that we started (a supervisor has children of its own)."""
+        """The id of the started process, which may be a supervisor with children of its own."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when one killed it."""
+        """None while it runs; minus the signal's number when a signal killed it."""
         return self._process.poll()
 
     def say(self, message: Mapping[str, object]) -> bool:
-        """Send one JSON line; False when it no longer listens."""
+        """Send one JSON line; False when the process no longer reads."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -63,7 +63,7 @@ class Child:
         return True
 
     def heard(self) -> list[dict[str, Any]]:
-        """Lines that have come since the last call; never waits."""
+        """The lines received since the last call; never waits."""
         lines = []
         with contextlib.suppress(queue.Empty):
             while (line := self._heard.get_nowait()) is not None:
@@ -71,22 +71,22 @@ class Child:
         return lines
 
     def wait_for(self, kind: str, timeout_s: float) -> dict[str, Any]:
-        """The next line with `"e": kind`; others before it are dropped.
+        """Return the next line with `"e": kind`; other lines before it are dropped.
 
-        Raises ChildDied when it ends first, TimeoutError when nothing comes in time.
+        Raises ChildDied when the process ends first, TimeoutError when no line comes in `timeout_s`.
         """
         while True:
             try:
                 line = self._heard.get(timeout=timeout_s)
             except queue.Empty:
-                raise TimeoutError(f"{self.name} said no {kind!r} within {timeout_s:g} s; see {self._log}") from None
+                raise TimeoutError(f"{self.name} sent no {kind!r} within {timeout_s:g} s; see {self._log}") from None
             if line is None:
                 raise ChildDied(f"{self.name} ended with {describe(self._process.wait())}: {self.last_words()}")
             if line.get("e") == kind:
                 return line
 
     def stop(self, grace_s: float) -> int:
-        """End it and everything it started; returns its exit code. Safe to repeat."""
+        """End the process and its whole group; return its exit code. Safe to repeat."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
@@ -102,12 +102,12 @@ class Child:
         return code
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, without a word."""
+        """Send SIGKILL to the whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def last_words(self, lines_max: int = 6) -> str:
-        """The tail of its log, for a message."""
+        """The last lines of its log, for a message."""
         with self._log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
             tail = log.read().decode(errors="replace").strip().splitlines()[-lines_max:]
@@ -129,5 +129,5 @@ class Child:
 
 
 def describe(code: int) -> str:
-    """An exit code in words."""
+    """An exit code as text: "exit code 1" or "signal SIGKILL"."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

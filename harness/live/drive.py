@@ -1,6 +1,6 @@
-"""A trial in real time: real processes, real HTTP. Everything started here is ended here, however it goes.
+"""A trial in real time, with real processes and HTTP. Every process started here is ended here in every case.
 
-reference -> recorder -> target -> load process -> sampler -> phases -> all of it back in reverse -> twins
+reference -> recorder -> target -> load process -> sampler -> phases -> stop all in reverse order -> twins
 """
 
 import os
@@ -29,7 +29,7 @@ TURN_S = 0.1
 
 
 class WallClock:
-    """CLOCK_MONOTONIC; a turn is a tenth of a second."""
+    """CLOCK_MONOTONIC; `pass_turn` sleeps for TURN_S."""
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
@@ -48,8 +48,8 @@ def drive(
     *,
     allow_command: bool = False,
 ) -> Ending:
-    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of.
-    `allow_command`: the scenario's own program may be started.
+    """Run the plan and close its history. `hidden` holds the undeclared faults, which the plan does not contain.
+    `allow_command` permits the start of the scenario's target.command.
 
     Raises TargetProblem, ReferenceFailed or LoadDied before any load was sent.
     """
@@ -81,7 +81,7 @@ def _trial(
         target = targets.start(plan, directory, allow_command=allow_command)
         started.callback(_stop, target, recorder)
         for note in target.notes:
-            say(f"about this target: {note}")
+            say(f"note: {note}")
         for key, value in target.facts().items():
             recorder.meta(f"target.{key}", value)
         load = LoadProcess(plan, target, directory)
@@ -99,9 +99,9 @@ def _trial(
 
 
 def _stop(target: LiveTarget, recorder: Recorder) -> None:
-    """Say it first, so that the judges can tell an end that we asked for from a death."""
+    """Record the stop before it happens, so that the judges can distinguish it from a crash."""
     if target.gone() is None:
-        recorder.event(time.monotonic_ns(), "harness", "target_stop", None, "asked to end by the harness")
+        recorder.event(time.monotonic_ns(), "harness", "target_stop", None, "stopped by the harness")
     target.stop()
 
 
@@ -117,13 +117,13 @@ def _sampler(plan: Plan, directory: Path, recorder: Recorder, target: LiveTarget
 
 
 def _faults(plan: Plan, hidden: Sequence[Occurrence], target: LiveTarget) -> FaultScheduler:
-    """A target that can't be armed has a plan without faults."""
+    """The scheduler of the plan's faults and the undeclared ones; it has none for a target that can't be armed."""
     occurrences = (*plan.occurrences, *hidden) if target.admin is not None else ()
-    return FaultScheduler(occurrences, target.admin or _Nobody())
+    return FaultScheduler(occurrences, target.admin or _NoInjector())
 
 
-class _Nobody:
-    """The injector of a target that has none."""
+class _NoInjector:
+    """The injector of a target without an admin port: it refuses every fault."""
 
     def arm(self, spec: object) -> None:
         raise AdminGone("this target can't be armed")

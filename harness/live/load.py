@@ -1,4 +1,4 @@
-"""The load process, as the drive sees it: a config, a few commands, and news that come back."""
+"""The load process, as the drive sees it: a config file, commands to it, and events from it."""
 
 import json
 import sys
@@ -18,18 +18,18 @@ READY_S = 60.0
 
 
 class LoadProcess:
-    """Started when made, silent until `begin`."""
+    """The constructor starts the process, which sends no request before `begin`. Raises LoadDied if it fails."""
 
     def __init__(self, plan: Plan, target: LiveTarget, directory: Path) -> None:
         config = directory / "load.json"
         config.write_text(json.dumps(load_config(plan, target, directory), indent=1))
         self._child = Child("load", [sys.executable, "-m", "harness.load", str(config)], directory / "load.log")
         self.breaker: str | None = None
-        """Why the load stopped by itself, sparing a target that is not ours."""
+        """The reason why the load stopped by itself: a limit, or the protection of a remote target."""
         self.idle = False
-        """Paused, with nothing in flight."""
+        """The load is paused, and no request is open."""
         self.finished = False
-        """Stopped as told, all replies written."""
+        """The load was stopped, and every reply is recorded."""
         try:
             self._child.wait_for("ready", READY_S)
         except (ChildDied, TimeoutError) as error:
@@ -42,36 +42,36 @@ class LoadProcess:
         return self._child.pid
 
     def begin(self, t0_ns: int) -> None:
-        """The schedule starts at `t0_ns` (CLOCK_MONOTONIC)."""
+        """Start the schedule at `t0_ns` (CLOCK_MONOTONIC)."""
         self._child.say({"cmd": "start", "t0_ns": t0_ns})
 
     def phase(self, name: str, n: int) -> None:
-        """Note a phase in the load's own record."""
+        """Record a phase in the load's spool."""
         self._child.say({"cmd": "phase", "name": name, "n": n})
 
     def pause(self) -> None:
-        """Send no more until `resume`; `idle` tells when the last reply is in."""
+        """Send no requests until `resume`; `idle` becomes True when the last open request has ended."""
         self.idle = False
         self._child.say({"cmd": "pause"})
 
     def resume(self) -> None:
-        """Go on where the schedule stood still."""
+        """Continue the schedule at the point of the pause."""
         self._child.say({"cmd": "resume"})
 
     def stop(self, drain_s: float) -> None:
-        """Send no more, let open replies come in for up to `drain_s`; `finished` tells when it is over."""
+        """Send no more requests, and cancel open requests after `drain_s` seconds; then `finished` becomes True."""
         self._child.say({"cmd": "stop", "drain_s": drain_s})
 
     def tick(self) -> None:
-        """Take news. Raises LoadDied when it ended without being told, or broke."""
-        code = self._child.exit_code  # before the news, so that its last words are among them
+        """Process the events of the process. Raises LoadDied when it failed or ended by itself."""
+        code = self._child.exit_code  # read first, so that the events before its end are all processed below
         for line in self._child.heard():
             self._take(line)
         if code is not None and not self.finished:
             raise LoadDied(f"the load process ended with {describe(code)}: {self._child.last_words()}", code)
 
     def kill(self) -> None:
-        """End it without a word; safe to repeat."""
+        """End the process; safe to repeat."""
         self._child.stop(0.5)
 
     def _take(self, line: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class LoadProcess:
             case "breaker":
                 self.breaker = str(line.get("why"))
             case "failed":
-                raise LoadDied(f"the load process broke: {line.get('failure')}")
+                raise LoadDied(f"the load process failed: {line.get('failure')}")
 
 
 def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, Any]:
@@ -104,15 +104,15 @@ def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, An
         "politeness": _politeness(scenario),
     }
     if "ledger" in plan.capabilities:
-        config["body"] = {"return_token_ids": True}  # the client's own count, to hold against the server's ledger
+        config["body"] = {"return_token_ids": True}  # the client's own count, to compare with the server's journal
     return config
 
 
 def _politeness(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's limits on top of the politeness that its target is due.
+    """The scenario's limits, and the rules by which the load stops to protect the target.
 
-    Ours is there to be broken. A server on this machine is its user's own and on trial: a slow one is a finding, no
-    reason to spare it. Any other is spared when it suffers.
+    The built-in runtime is not protected. A server on this machine belongs to the user, so a slow reply is a finding
+    and does not stop the load. Any other server is protected: the load stops when the server slows down.
     """
     limits = scenario.limits
     given = {

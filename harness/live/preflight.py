@@ -1,10 +1,9 @@
-"""A few real requests before the load, so that a wrong address, a web page or a dead server is one clear line.
+"""A few requests before the load, so that a wrong address, a web page or a dead server gives one clear message.
 
-    GET /v1/models -> one token by each API -> one token as a stream, just as the load will ask for it
+    GET /v1/models -> one token by each API -> one token as a stream, with the fields of the load's requests
 
-The stream shows the target's dialect: servers are taken as they are, so what one refuses is not asked for, and one that
-never says [DONE] is not blamed for it in every reply. `/v1/models` is believed only when it makes sense: some servers
-answer 500 there.
+The stream shows the target's dialect. The load omits fields that the server refuses, and does not require [DONE] from
+a server that never sends it. An invalid reply of `/v1/models` is ignored, because some servers answer 500 there.
 """
 
 import json
@@ -24,16 +23,16 @@ from harness.load.outcome import ClientEnd, Outcome
 USER_AGENT = "seatrial (fault injection and soak trials)"
 BODY_BYTES_MAX = 1 << 20
 LEFT_OUT: tuple[tuple[str, ...], ...] = ((), ("stream_options",), ("stream_options", "seed"))
-"""Fields of the load's requests that strict servers refuse, in the order in which we do without."""
+"""Sets of fields that strict servers refuse, in the order in which they are left out."""
 _ASK = "Say one word."
 
 
 class TargetProblem(Exception):
-    """The target can't be tried; the text is one line for its user."""
+    """The target can't be tested. The text is one line for the user."""
 
 
 class NotReady(TargetProblem):
-    """It says by HTTP 503 that it can't serve now: a server that we have just started may still load its model."""
+    """The target answers HTTP 503: a server that was just started may still load its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +43,23 @@ class Answer:
     api: str
     """completions | chat: the first of the two that works."""
     wants_done: bool = True
-    """False: its streams end without [DONE]."""
+    """False: the target's streams end without [DONE]."""
     leave_out: tuple[str, ...] = ()
-    """Fields that it refuses."""
+    """Request fields that the target refuses."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The peculiarities of the target, as texts."""
         found = []
         if not self.wants_done:
-            found.append("its streams end without [DONE]: a finish reason and an orderly end count as whole")
+            found.append("the target's streams end without [DONE]; a stream with a finish reason counts as complete")
         if self.leave_out:
-            found.append(f"it refuses {' and '.join(self.leave_out)}, so the load does without")
+            found.append(f"the target refuses {' and '.join(self.leave_out)}; the load leaves them out")
         return tuple(found)
 
 
 def first_answer(url: str, model: str | None, key_env: str | None, timeout_s: float = 60.0) -> Answer:
-    """Ask `url` for one token. Raises TargetProblem saying what was wrong and what to do."""
+    """Request one token from `url`. Raises TargetProblem with the problem and the remedy."""
     session = requests.Session()
     session.trust_env = False
     session.headers["User-Agent"] = USER_AGENT
@@ -79,7 +78,7 @@ def first_answer(url: str, model: str | None, key_env: str | None, timeout_s: fl
 
 
 def _model_of(session: requests.Session, url: str) -> str | None:
-    """The first model that the server lists; None when its list makes no sense."""
+    """The first model that the server lists; None when the list is invalid."""
     status, _, text = _send(session, "GET", f"{url}/v1/models", None, 10.0)
     try:
         return str(json.loads(text)["data"][0]["id"]) if status == 200 else None
@@ -88,7 +87,7 @@ def _model_of(session: requests.Session, url: str) -> str | None:
 
 
 def _ask(session: requests.Session, url: str, model: str, timeout_s: float) -> Answer:
-    """The first of the two APIs that gives one sensible answer, plain and as a stream."""
+    """Try both APIs; return the first that gives a valid reply, plain and as a stream. Raises TargetProblem."""
     tries: list[tuple[str, str, dict[str, Any]]] = [
         ("completions", "/v1/completions", {"prompt": _ASK}),
         ("chat", "/v1/chat/completions", {"messages": [{"role": "user", "content": _ASK}]}),
@@ -112,7 +111,7 @@ def _ask(session: requests.Session, url: str, model: str, timeout_s: float) -> A
 def _ask_for_stream(
     session: requests.Session, url: str, body: dict[str, Any], so_far: Answer, timeout_s: float
 ) -> Answer | str:
-    """The dialect of its streams, or what is wrong with them."""
+    """Return the dialect of the target's streams, or a text that describes the problem."""
     fields = {"temperature": 0, "seed": 0, "stream": True, "stream_options": {"include_usage": True}}
     wrong = ""
     for leave_out in LEFT_OUT:
@@ -130,7 +129,7 @@ def _ask_for_stream(
 
 
 def _stream(session: requests.Session, url: str, body: dict[str, Any], timeout_s: float) -> Reply:
-    """One streamed request by the load's own reader, cut when it takes too long."""
+    """Send one streamed request with the load's own reader; it is cut after `timeout_s`."""
     headers = {"Content-Type": "application/json"}
     if "Authorization" in session.headers:
         headers["Authorization"] = str(session.headers["Authorization"])
@@ -147,7 +146,7 @@ def _stream(session: requests.Session, url: str, body: dict[str, Any], timeout_s
 
 
 def _send(session: requests.Session, method: str, url: str, body: object, timeout_s: float) -> tuple[int, str, str]:
-    """Status, content type and the start of the text."""
+    """Return status, content type and the first BODY_BYTES_MAX bytes of the body as text. Raises TargetProblem."""
     try:
         asked = (5.0, timeout_s)
         with session.request(method, url, json=body, timeout=asked, allow_redirects=False, stream=True) as reply:
@@ -164,7 +163,7 @@ def _send(session: requests.Session, method: str, url: str, body: object, timeou
 
 
 def _text(reply: requests.Response, timeout_s: float) -> str:
-    """The start of a body. A page that never ends must not hold us, neither by size nor by time."""
+    """The start of a body, bounded in size and time, because a page may never end."""
     parts: list[bytes] = []
     size, until_s = 0, time.monotonic() + timeout_s
     while size < BODY_BYTES_MAX and time.monotonic() < until_s:
@@ -183,7 +182,7 @@ def _wrong(status: int, kind: str, text: str) -> str | None:
     try:
         value = json.loads(text)
     except ValueError:
-        return f"HTTP 200 with {kind} that is no JSON"
+        return f"HTTP 200 with {kind} that is not JSON"
     choices = value.get("choices") if isinstance(value, dict) else None
     return None if isinstance(choices, list) and choices else "HTTP 200 with JSON that has no choices"
 

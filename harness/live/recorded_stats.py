@@ -1,4 +1,4 @@
-"""Live figures of a trial in real time: read from the history as the recorder writes it."""
+"""Live figures of a trial in real time, read from the history while the recorder writes it."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from harness.trial.live_stats import LiveStats, RecentReply
 
 REFRESH_EVERY_NS = 500_000_000
 SENSOR_AGE_NS = 5_000_000_000
-"""An older sample is no news."""
+"""Older samples are ignored."""
 
 _NEWS = """
     SELECT reply.rowid, reply.end_ns, reply.outcome, reply.first_ns, request.intended_ns, reply.output_tokens,
@@ -20,11 +20,11 @@ _SENSORS = "SELECT name, value, max(t_ns) FROM sample JOIN series ON series.id =
 
 @dataclass
 class RecordedStats(LiveStats):
-    """Lets the recorder commit, and takes what was committed since the last time, twice a second."""
+    """Commits the recorder and counts the replies committed since the last refresh, twice a second."""
 
     recorder: Recorder
     _taken: int = 0
-    """The last row of table reply that was counted."""
+    """The last row id of table reply that was counted."""
     _due_ns: int = 0
 
     def refresh(self, now_ns: int, fault_open: bool) -> None:
@@ -33,7 +33,7 @@ class RecordedStats(LiveStats):
         self._due_ns = now_ns + REFRESH_EVERY_NS
         self.recorder.pump()
         run_ns = now_ns - self.recorder.start_ns
-        # Opened and closed each time, so that the reader pins no WAL.
+        # The connection is opened for each refresh: an open reader would keep the WAL from being truncated.
         connection = sqlite3.connect(f"{self.recorder.path.as_uri()}?mode=ro", uri=True)
         try:
             news = connection.execute(_NEWS, (self._taken,)).fetchall()

@@ -1,7 +1,7 @@
 """Computes the correct replies of greedy requests in another process, in exact mode, one request at a time.
 
-No scheduler, no batch, no pool and no fault has touched these numbers, so agreement with them means something. Before
-the trial for the canaries; after it, when the server is gone, for bystanders (harness.live.twins).
+The computation uses no scheduler, batch, pool or fault, so it is independent of the runtime under test. It runs before
+the trial for the canaries, and after the end of the server for bystanders (harness.live.twins).
 """
 
 import json
@@ -20,12 +20,12 @@ REFERENCE_MAX_S = 300.0
 
 
 class ReferenceFailed(Exception):
-    """The reference could not be computed, so what it is held against would mean nothing."""
+    """The reference could not be computed, so no reply can be compared with it."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question for the reference; `id` names the answer."""
+    """A prompt for the reference; its answer has the same `id`."""
 
     id: str
     text: str
@@ -33,7 +33,10 @@ class Prompt:
 
 
 def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -> Reference | None:
-    """Also written to `reference.json` in the run directory. None when the scenario wants self-agreement."""
+    """Compute the canaries' reference and write it to `reference.json` in the run directory.
+
+    Returns None when the scenario uses self-agreement. Raises ReferenceFailed.
+    """
     if plan.scenario.canary.reference == "self":
         return None
     say("computing the canaries' reference (exact mode, one request at a time)")
@@ -47,7 +50,7 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
 
 
 def exact_answers(plan: Plan, prompts: Sequence[Prompt], most_s: float) -> tuple[str, dict[str, Answer]]:
-    """The weights' digest, and each prompt's answer by its id. Raises ReferenceFailed."""
+    """Return the digest of the weights and the answers by prompt id. Raises ReferenceFailed after `most_s` seconds."""
     argv = [sys.executable, "-m", "runtime.models.reference"]
     model = plan.scenario.target.model or plan.scenario.target.knobs.get("model")
     if model is not None:
@@ -56,7 +59,7 @@ def exact_answers(plan: Plan, prompts: Sequence[Prompt], most_s: float) -> tuple
     try:
         done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=most_s)
     except subprocess.TimeoutExpired:
-        raise ReferenceFailed(f"the exact reference had no answer to {len(prompts)} prompts in {most_s:g} s") from None
+        raise ReferenceFailed(f"the exact reference did not finish {len(prompts)} prompts in {most_s:g} s") from None
     if done.returncode != 0:
         raise ReferenceFailed(f"the exact reference ended with code {done.returncode}: {done.stderr.strip()[-400:]}")
     said = json.loads(done.stdout)

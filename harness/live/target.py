@@ -1,8 +1,8 @@
-"""The runtime on trial, as the drive sees it: where to send load, what to watch, and a hand inside if there is one.
+"""The runtime under test, as the live drive sees it: its address, its process, and its admin port if it has one.
 
-builtin   we start `python -m runtime.server` and own it; admin port, ledger, everything
-command   we start the user's program and own its process; from outside only
-url       it runs already; from outside only
+builtin   the harness starts `python -m runtime.server`, with admin port and journal
+command   the harness starts the user's program, and observes it from outside
+url       the server is running already, and is observed from outside
 """
 
 import contextlib
@@ -33,16 +33,16 @@ METRICS_S = 5.0
 
 
 class LiveTarget(Target, Protocol):
-    """Started when made, or found running; `stop` gives back what we started."""
+    """The constructor starts the target or connects to it. `stop` ends a target that the harness started."""
 
     url: str
     model: str
     api: str
     """completions | chat"""
     wants_done: bool
-    """False: its streams end without [DONE]."""
+    """False: the target's streams end without [DONE]."""
     leave_out: tuple[str, ...]
-    """Fields of a request that it refuses."""
+    """Request fields that the target refuses."""
     notes: tuple[str, ...]
     """The peculiarities of the target, as texts."""
 
@@ -51,12 +51,12 @@ class LiveTarget(Target, Protocol):
         ...
 
     def stop(self) -> None:
-        """End what we started; nothing for a target that was there before us."""
+        """End the target's process if the harness started it."""
         ...
 
 
 def start(plan: Plan, directory: Path, *, allow_command: bool) -> LiveTarget:
-    """Start or find the target and see it answer one request. Raises TargetProblem with one clear line."""
+    """Start the target or connect to it, and wait for its first reply. Raises TargetProblem with one clear line."""
     kind = plan.scenario.target.kind
     if kind == "builtin":
         return Builtin(plan, directory)
@@ -64,7 +64,7 @@ def start(plan: Plan, directory: Path, *, allow_command: bool) -> LiveTarget:
 
 
 class Builtin:
-    """Our server under its supervisor. Ports stay the same over restarts; the serving pid does not."""
+    """The built-in server under its supervisor. A restart keeps the ports and changes the serving process id."""
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         target = plan.scenario.target
@@ -116,11 +116,11 @@ class Builtin:
 
 
 class Remote:
-    """A server that runs already; we only look at it from outside."""
+    """A server that is running already. It is observed from outside."""
 
     def __init__(self, plan: Plan) -> None:
         target = plan.scenario.target
-        assert target.url is not None, "the reader asks a url target for its url"
+        assert target.url is not None, "the scenario reader requires target.url for kind url"
         self.url = target.url.rstrip("/").removesuffix("/v1")
         self.metrics_url = target.metrics
         self.admin: Admin | None = None
@@ -141,10 +141,10 @@ class Remote:
         return
 
     def gone(self) -> str | None:
-        """Only where we know its process: another one may have taken its place, so the port has the last word."""
+        """Known only with a process id. A new process may have replaced the old one, so the port is tried too."""
         if self._pid is None or read_process(self._pid) is not None or _listens(self.url):
             return None
-        return f"process {self._pid} is no more and nothing listens at {self.url}"
+        return f"process {self._pid} has ended and nothing listens at {self.url}"
 
     def exit_code(self) -> int | None:
         return None
@@ -157,10 +157,10 @@ class Remote:
 
 
 class Command:
-    """The user's own program, which we start and end. It is ready once its port answers a request."""
+    """The user's own program, which the harness starts and ends. It is ready when its port answers a request."""
 
     def __init__(self, plan: Plan, directory: Path, *, allow_command: bool) -> None:
-        # Asked here, of the scenario that runs, so that no way that leads here can forget it.
+        # Checked where the process starts, with the scenario that runs, so that no caller can omit the check.
         if (refusal := refused_command(plan.scenario, allow_command=allow_command)) is not None:
             raise TargetProblem(refusal)
         target = plan.scenario.target
@@ -170,7 +170,7 @@ class Command:
         self.metrics_url = target.metrics
         self.admin: Admin | None = None
         if _listens(self.url):
-            raise TargetProblem(f"{self.url} is in use already, so we would try a stranger's server; free the port")
+            raise TargetProblem(f"{self.url} is in use already, so another server would be tested; free the port")
         self._child = _child(argv, directory)
         try:
             self._answer = _ready(self._child, self.url, target)
@@ -205,7 +205,7 @@ class Command:
 
 
 def check_metrics(url: str | None, preset: str) -> None:
-    """Raises TargetProblem when the metrics page that was named says nothing of what a judge would read from it."""
+    """Raises TargetProblem when the metrics page can't be read or holds none of the metrics that judges use."""
     if url is None:
         return
     try:
@@ -223,7 +223,7 @@ def _facts(url: str, answer: Answer) -> dict[str, str]:
 
 
 def _serving_pid(child: int, url: str) -> int:
-    """The process that listens, where it is one that our child started: a supervisor's own memory says little."""
+    """The listening process if `child` started it, else `child`: a supervisor's own memory says little."""
     import psutil
 
     serving = listener(port_of(url))
@@ -235,7 +235,7 @@ def _serving_pid(child: int, url: str) -> int:
 
 
 def _listens(url: str) -> bool:
-    """True when something accepts a connection at the address."""
+    """True when the address accepts a connection."""
     try:
         socket.create_connection((urlsplit(url).hostname or "", port_of(url)), timeout=1.0).close()
     except OSError:
@@ -251,7 +251,7 @@ def _child(argv: list[str], directory: Path) -> Child:
 
 
 def _ready(child: Child, url: str, target: Settings) -> Answer:
-    """Its first answer: once it listens, and does not say any more that it still loads its model."""
+    """Wait until the target listens and no longer answers 503; return its first answer. Raises TargetProblem."""
     until = time.monotonic() + target.ready_max
     while True:
         trouble = f"nothing listens at {url}"

@@ -1,10 +1,10 @@
-"""Bystanders and their twins: did anybody get another answer than they would have got without any fault?
+"""Compares replies of bystanders with their twins: the replies that the same prompts give without any fault.
 
-    history -> good replies, those beside a fire first -> their prompts again, from their plan rows
-            -> the exact reference, one at a time       -> a row of table canary each, reference "twin"
+    history -> good replies, those near a fire first -> their prompts, made again from their plan rows
+            -> the exact reference, one at a time     -> one row of table canary each, reference "twin"
 
-Load requests are greedy and their prompts follow from the seed, so the twin of a run without faults needs no second
-run. Done when the load has ended and the server is gone: it takes no processor from what is measured.
+Load requests are greedy and their prompts follow from the seed, so a twin needs no second run. The comparison runs
+after the end of load and server, so that it takes no processor time from the measurement.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ TWINS_MAX_S = 60.0
 
 @dataclass(frozen=True)
 class Bystander:
-    """A good reply, as the history has it. `text_sha` is None when it had no text."""
+    """A good reply of the history. `text_sha` is None when it had no text."""
 
     request: str
     load: str
@@ -45,21 +45,21 @@ class Bystander:
 
 
 def compare_twins(plan: Plan, recorder: Recorder, say: Callable[[str], None]) -> None:
-    """Write what was found into the history. What keeps us from comparing is an event there, and never silence.
+    """Compare the bystanders and write the rows into the history. A failure is recorded as an event.
 
     Raises HistoryFull.
     """
     recorder.pump()
     plan_view = PlanView.from_plan(plan.to_json())
     with History.open(recorder.path) as history:
-        # Of the run's last moment: to the judges the run must not look longer than it was.
+        # The events get the time of the run's end, so that the run does not look longer to the judges.
         over_ns = recorder.start_ns + history.end_ns
         bystanders = _bystanders(recorder, choose(history, plan_view, TWINS_MAX))
     say(f"comparing {len(bystanders)} bystanders with their fault-free twins")
     try:
         twins = _twins(plan, bystanders)
         rows = [{"request": each.request, **held_against(each, twins[each.request])} for each in bystanders]
-    except Exception as error:  # whatever it is, the run shall have its verdict, and the judge sees the event
+    except Exception as error:  # the run must get its verdict in every case; the judge sees the event
         recorder.event(over_ns, "harness", "twins_failed", None, f"{type(error).__name__}: {error}")
         say(f"bystanders could not be compared: {error}")
         return
@@ -69,7 +69,10 @@ def compare_twins(plan: Plan, recorder: Recorder, say: Callable[[str], None]) ->
 
 
 def choose(history: History, plan_view: PlanView, most: int) -> list[str]:
-    """Good replies to compare: in flight when a fault fired, then in some fault's window, then any. Drawn by seed."""
+    """Ids of at most `most` good replies: first those in flight at a fire, then in a fault's window, then others.
+
+    The order within each class is drawn from the seed.
+    """
     requests, found = history.requests, windows(history, plan_view)
     at_fire = np.zeros(len(requests), dtype=bool)
     for fire in (fire for window in found for fire in window.fires):
@@ -81,10 +84,10 @@ def choose(history: History, plan_view: PlanView, most: int) -> list[str]:
 
 
 def held_against(bystander: Bystander, twin: Answer) -> dict[str, object]:
-    """The columns of a comparison. Only digests of whole texts meet, so where they part is not known.
+    """The columns of a comparison. It compares digests of whole texts, so the position of a difference is unknown.
 
-    A difference is corruption when no choice of the twin was so close that rounding could have turned it; where one
-    was, it may be benign.
+    A difference is corruption if every choice of the twin had a margin too large for rounding to change it. Otherwise
+    it may be benign.
     """
     assert twin.tokens is not None
     assert twin.margins is not None
@@ -106,13 +109,13 @@ def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:
         for each in members:
             text = prompt_text(asks[each.plan_row].parts)
             if text_digest(text) != each.prompt_sha:
-                raise ReferenceFailed(f"the plan row of {each.request} gives another prompt than was sent")
+                raise ReferenceFailed(f"the plan row of {each.request} gives another prompt than the recorded one")
             prompts.append(Prompt(each.request, text, each.output_tokens_max))
     return exact_answers(plan, prompts, TWINS_MAX_S)[1] if prompts else {}
 
 
 def _asks(load: Load, seed: int, wanted: set[int]) -> dict[int, PlannedRequest]:
-    """Rows of a load's plan by number; they come in order, so the last one wanted ends it."""
+    """The rows of a load's plan with the numbers in `wanted`, by number."""
     if load.arrivals != "closed":
         rows = itertools.takewhile(lambda row: row.n <= max(wanted), arrivals(load, seed))
         return {row.n: row for row in rows if row.n in wanted}

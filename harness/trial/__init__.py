@@ -1,1 +1,1 @@
-"""One trial over ports: phases, ticks, faults, gate, audits and limits, the same in live and in virtual time."""
+"""One trial over ports: phases, ticks, faults, baseline gate, audits and limits. Live and virtual runs share it."""

@@ -8,13 +8,13 @@ from scenarios.expr import Abort
 
 @dataclass(slots=True)
 class AbortWatch:
-    """`tick` it with live figures. A figure that is not known breaks the duration: no data is no reason to abort."""
+    """Checks the abort rules at each `tick`. An unknown figure restarts the rule's duration, so it never aborts."""
 
     rules: Sequence[Abort]
     _since_ns: dict[int, int] = field(default_factory=dict)
 
     def tick(self, now_ns: int, figures: Mapping[str, float]) -> str | None:
-        """Why to end the run now, or None."""
+        """Return the reason to end the run now, or None."""
         for index, rule in enumerate(self.rules):
             value = figures.get(rule.when.name)
             if value is None or not rule.when.holds(value):

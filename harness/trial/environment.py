@@ -14,7 +14,7 @@ MALLOC = ("MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"
 
 
 def environment(plan: Plan) -> dict[str, str]:
-    """Key and value, as text. What this machine does not have is left out."""
+    """Return the facts as text by key. A fact that this machine does not have is left out."""
     found = {
         "run_id": plan.run_id,
         "seatrial": plan.provenance.seatrial,

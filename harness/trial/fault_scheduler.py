@@ -1,9 +1,9 @@
-"""Arms each occurrence of each fault when its time has come, and heals everything at the end of the trial.
+"""Arms each occurrence of each fault when it is due, and heals all faults at the end of the trial.
 
-The server counts hits and heals by itself (times, for, ttl, lost heartbeat); here is only the clock of the plan. A
-call that does not get through is tried again at the next tick: a server that restarts is no reason to lose a fault.
+The server counts hits and heals by itself (times, for, ttl, lost heartbeat); the scheduler only follows the times of
+the plan. A call that fails is repeated at the next tick, so that a restart of the server loses no fault.
 
-A restart ends what was armed in the process before it, but for `persist` faults, which the server arms again itself.
+A restart of the server ends the faults armed in the old process. The server arms `persist` faults again by itself.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from faults.spec import FaultSpec
 from harness.plan.occurrences import Occurrence
 
 GONE = "gone"
-"""A state of ours: the process that it was armed in is no more, and the next one does not know it."""
+"""State of a fault whose process has ended and which the new process does not know. Only the scheduler uses it."""
 OVER = ("healed", "cleaned", "invalid", GONE)
 
 
@@ -29,12 +29,12 @@ class Injector(Protocol):
         ...
 
     def states(self) -> list[dict[str, Any]]:
-        """All faults, with state, first_ns, heal_ns."""
+        """All faults, each with id, n, state, first_ns and heal_ns."""
         ...
 
 
 class FaultScheduler:
-    """`tick` it a few times a second during the trial; `heal_all` at its end."""
+    """The caller calls `tick` several times a second during the trial, and `heal_all` at its end."""
 
     def __init__(self, occurrences: Sequence[Occurrence], injector: Injector) -> None:
         self._due = list(occurrences)
@@ -49,13 +49,16 @@ class FaultScheduler:
 
     @property
     def active(self) -> list[str]:
-        """Faults that are armed and not over, for people."""
+        """Ids of the faults that are armed and not over, sorted."""
         return sorted({key[0] for key in self._armed if not self._over(key)})
 
     def tick(self, elapsed_s: float) -> None:
-        """Look at the states, then arm what is due `elapsed_s` after the trial began. Raises what arming raises."""
+        """Read the states, then arm each occurrence that is due `elapsed_s` after the trial began.
+
+        Raises AdminGone when the server does not answer.
+        """
         if self._armed and (self._due or self.active):
-            self._look()
+            self._read_states()
         for occurrence in list(self._due):
             if self._ready(occurrence, elapsed_s):
                 self._injector.arm(occurrence.spec)
@@ -63,18 +66,18 @@ class FaultScheduler:
                 self._armed[occurrence.spec.id, occurrence.spec.n] = occurrence.spec
 
     def heal_all(self) -> None:
-        """End whatever is still armed; what was never due stays unarmed and will be judged as such.
+        """Heal every armed fault. An occurrence that was never due stays unarmed, and the judges see that.
 
-        Raises what healing raises; safe to repeat.
+        Raises AdminGone when the server does not answer; safe to repeat.
         """
         if self._armed:
-            self._look()
+            self._read_states()
         for fault in self.active:
             self._injector.heal(fault)
         if self._armed:
-            self._look()
+            self._read_states()
 
-    def _look(self) -> None:
+    def _read_states(self) -> None:
         states = {(state["id"], state["n"]): state for state in self._injector.states()}
         self._seen.update(states)
         for key in self._armed.keys() - states.keys():
@@ -91,7 +94,7 @@ class FaultScheduler:
         fault, _, what = occurrence.after.partition(".")
         states = [state for key, state in self._seen.items() if key[0] == fault]
         if any(state["state"] == GONE for state in states):
-            return True  # whoever waits for a kill waits for the restart: nobody is left to say more of it
+            return True  # the fault ended its process, so its state will not change any more
         if what == "fired":
             return any(state["first_ns"] is not None for state in states)
         return any(state["state"] in ("healed", "cleaned") for state in states)

@@ -11,7 +11,7 @@ WINDOW_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RecentReply:
-    """One reply, as far as it matters while the run goes on. Times from the intended send, in seconds."""
+    """The figures of one reply that live statistics need. Durations count from the intended send time."""
 
     end_ns: int
     outcome: str
@@ -19,12 +19,12 @@ class RecentReply:
     e2e_s: float | None
     tokens: int
     outside: bool
-    """No fault was open when it was taken."""
+    """True when no fault was active when the reply was counted."""
 
 
 @dataclass
 class LiveStats(ABC):
-    """Counts replies to load and probe requests, not to canaries. Each world has its own way to learn of them."""
+    """Counts replies to load and probe requests, not to canaries. Each drive has its own subclass."""
 
     counts: Counter[str] = field(default_factory=Counter, init=False)
     recent: deque[RecentReply] = field(default_factory=deque, init=False)
@@ -34,15 +34,15 @@ class LiveStats(ABC):
 
     @property
     def ok(self) -> int:
-        """Good replies so far."""
+        """Number of good replies so far."""
         return self.counts["ok"]
 
     @abstractmethod
     def refresh(self, now_ns: int, fault_open: bool) -> None:
-        """Take what is new at `now_ns` of the run's clock. Raises HistoryFull."""
+        """Count the replies that are new at `now_ns` of the run's clock. Raises HistoryFull."""
 
     def count(self, reply: RecentReply) -> None:
-        """Take one reply that has ended."""
+        """Count one reply that has ended."""
         self.counts[reply.outcome] += 1
         self.recent.append(reply)
 
@@ -52,7 +52,7 @@ class LiveStats(ABC):
             self.recent.popleft()
 
     def figures(self) -> dict[str, float]:
-        """Live values of the metrics that an abort can name, over the last WINDOW_S; what is not known is left out."""
+        """Values of the metrics that an abort rule can name, over the last WINDOW_S. Unknown metrics are left out."""
         replies = [reply for reply in self.recent if reply.outcome != "cancelled"]
         outside = [reply for reply in replies if reply.outside]
         ok = [reply for reply in replies if reply.outcome == "ok"]

@@ -1,6 +1,6 @@
-"""The loop of a trial: what happens at every tick, whatever phase it is in.
+"""The loop of a trial: the work of one tick, which is equal in every phase.
 
-news of the target -> news of the load -> history and figures grow -> heartbeat, faults due -> reasons to end early
+events of the target -> events of the load -> statistics -> heartbeat, due faults -> reasons to end early
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DISK_LOOK_EVERY_NS = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a run ends before its plan does; `by` is the word of table phase."""
+    """The reason why a run ends early. `by` goes into column ended_by of table phase."""
 
     by: str
     """signal | abort | died"""
@@ -31,7 +31,7 @@ class Reason:
 
 @dataclass
 class Loop:
-    """Holds everything that lives through all phases of one trial."""
+    """Holds the objects that exist through all phases of one trial."""
 
     scenario: Scenario
     directory: Path
@@ -43,20 +43,20 @@ class Loop:
     faults: FaultScheduler
     stop: Stop
     on_new_pid: Callable[[int], None] = lambda pid: None
-    """Told when a restart has given the server another process."""
+    """Called with the new process id after a restart of the server."""
     trial_since_ns: int | None = None
-    """When the trial began; faults are due from then on. Filled by the phases, None again once faults are over."""
+    """Start of the trial phase on `clock`; fault times count from it. None before the trial and after its faults."""
     _abort: AbortWatch = field(init=False)
     _due_ns: dict[str, int] = field(default_factory=dict)
     _trouble: str | None = None
     _healing: bool = False
-    """Faults are over, and the server has not heard it yet."""
+    """True while the request to heal all faults has not reached the server."""
 
     def __post_init__(self) -> None:
         self._abort = AbortWatch(self.scenario.aborts)
 
     def tick(self) -> Reason | None:
-        """Go round once. Raises LoadDied, HistoryFull."""
+        """Do the work of one tick. Returns the reason to end the run, or None. Raises LoadDied, HistoryFull."""
         now_ns = self.clock.now_ns()
         self._follow_target(now_ns)
         self.load.tick()
@@ -66,7 +66,7 @@ class Loop:
         return self._reason(now_ns)
 
     def heal(self) -> None:
-        """No fault survives the trial: healed now, or as soon as a server that restarts answers again."""
+        """Heal all faults now, or at the first tick at which a restarting server answers again."""
         self.trial_since_ns = None
         if self.target.admin is not None:
             self._healing = True
@@ -79,7 +79,7 @@ class Loop:
             self.on_new_pid(self.target.pid)
 
     def _inject(self, now_ns: int) -> None:
-        """Heartbeat and faults. A server that does not answer is noted once and asked again at the next tick."""
+        """Send heartbeat and faults. A server that does not answer leaves one event; the next tick tries again."""
         assert self.target.admin is not None
         try:
             if self._due("heartbeat", now_ns, HEARTBEAT_EVERY_NS):
@@ -103,7 +103,7 @@ class Loop:
             return Reason("died", gone)
         if self.load.breaker is not None:
             return Reason("abort", f"the load stopped itself: {self.load.breaker}")
-        # Figures are worked out only for a scenario that has rules about them: a virtual day has 345,600 ticks.
+        # Figures are computed only for a scenario with abort rules: a virtual day has 345,600 ticks.
         if self._abort.rules and (rule := self._abort.tick(now_ns, self.stats.figures())) is not None:
             return Reason("abort", rule)
         return self._over_limits(now_ns)

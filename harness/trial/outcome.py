@@ -1,4 +1,4 @@
-"""How a trial is carried out and ended, in any world: facts, phases, the way out, and a history that is closed."""
+"""Carries out a trial of either drive: writes the facts, runs the phases, and closes the history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from harness.trial.ports import LoadDied
 
 Say = Callable[[str], None]
 Show = Callable[[Loop, PlannedPhase, float], None]
-"""Told at every tick: the loop, the phase, and the seconds that it has taken."""
+"""Called at every tick with the loop, the phase, and the seconds since the phase began."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a drive ended. `early` None: the plan was carried out."""
+    """The end of a drive. `early` is None when the whole plan was carried out."""
 
     early: Reason | None
     disk_full: bool = False
@@ -27,19 +27,19 @@ class Ending:
 def recorded(
     plan: Plan, recorder: Recorder, facts: Mapping[str, str], say: Say, trial: Callable[[], Reason | None]
 ) -> Ending:
-    """Make the trial with its facts in the history, and close the history however it ends."""
+    """Write the facts into the history, run `trial`, and close the history in every case."""
     for key, value in {**environment(plan), **facts}.items():
         recorder.meta(key, value)
     try:
         with recorder:
             return Ending(trial())
     except HistoryFull as error:
-        say(f"{error}. The run ends here; what was recorded before is judged.")
+        say(f"{error}. The run ends early; the recorded part is judged.")
         return Ending(Reason("died", str(error)), disk_full=True)
 
 
 def carry_out(plan: Plan, loop: Loop, show: Show, say: Say) -> Reason | None:
-    """Run all phases. A run that ends early leaves the reason in the history, and the exit of a server that died."""
+    """Run all phases. If the run ends early, write the reason and the exit of a dead server into the history."""
     recorder, clock = loop.recorder, loop.clock
     try:
         early = Phases(loop, plan.phases, lambda phase, elapsed_s: show(loop, phase, elapsed_s)).run()

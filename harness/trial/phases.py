@@ -1,11 +1,12 @@
-"""The phases of a trial, in their fixed order, and what begins and ends each.
+"""The phases of a trial in their fixed order, with the begin and the end of each.
 
-warmup    load starts          until so many good replies
-baseline  -                    a time; then the gate: no trial without a healthy baseline
-trial n   faults may be due    a time, or so many good replies
-quiesce n load stands still    until nothing is open, then an exact audit
-recovery  everything healed    a time
-drain     load stops           until all replies are in, then the last audit
+phase      begin               end
+warmup     load starts         a number of good replies
+baseline   -                   a time; then the gate: an unhealthy baseline ends the run
+trial n    faults become due   a time, or a number of good replies
+quiesce n  load pauses         no request is open; then an exact audit
+recovery   all faults heal     a time
+drain      load stops          all replies have ended; then the last audit
 """
 
 from collections.abc import Callable
@@ -16,25 +17,25 @@ from harness.trial.loop import Loop, Reason
 from harness.trial.ports import AdminGone, LoadDied
 
 SETTLE_S = 1.0
-"""From the last reply to the audit: late completions of cancelled work come back in this time."""
+"""Time from the last reply to the audit (s). Late completions of cancelled work arrive in this time."""
 SETTLE_FOREIGN_S = 15.0
-"""The longest such time for a target that shows only gauges: some notice late that a client left."""
+"""Longest time (s) for a target that has only gauges: some servers notice late that a client disconnected."""
 GATE_ERRORS_MAX = 0.1
 WIND_UP_S = 3.0
 STOP_MARGIN_S = 10.0
-"""From the end of a drain to the load process's word that it has ended."""
+"""Longest time (s) from the end of a drain to the load's report that it has finished."""
 
 
 @dataclass
 class Phases:
-    """All phases of one trial. `show` is told at every tick: the phase, and the seconds that it has taken."""
+    """All phases of one trial. `show` is called at every tick with the phase and the seconds since it began."""
 
     loop: Loop
     phases: tuple[PlannedPhase, ...]
     show: Callable[[PlannedPhase, float], None]
 
     def run(self) -> Reason | None:
-        """All phases; None when the plan was carried out, else why it was not. Heals and audits in any case."""
+        """Run all phases. Returns None, or the reason for an early end. Faults are healed and audited in both cases."""
         for phase in self.phases:
             reason = self._phase(phase)
             if reason is not None:
@@ -60,7 +61,7 @@ class Phases:
         return reason
 
     def _stay(self, phase: PlannedPhase, start_ns: int, ok_before: int) -> tuple[str, Reason | None]:
-        """Until the phase is over, its longest time is up, or the run must end."""
+        """Tick until the phase is over, its longest time is up, or the run must end. Returns (ended_by, reason)."""
         loop = self.loop
         while (reason := loop.tick()) is None:
             elapsed_s = (loop.clock.now_ns() - start_ns) / 1e9
@@ -97,25 +98,25 @@ class Phases:
     def _end(self, phase: PlannedPhase) -> None:
         match phase.name:
             case "quiesce":
-                # One that never came to rest has nothing to be exact about.
+                # While requests are open, only a live audit is possible.
                 self._audit("quiesce" if self.loop.load.idle else "live")
                 self.loop.load.resume()
             case "drain":
                 self._audit("drain")
 
-    def _gate(self, heard: dict[str, int]) -> Reason | None:
-        """Faults on top of a service that is ill already would prove nothing."""
-        judged = sum(n for outcome, n in heard.items() if outcome not in ("cancelled", "dropped"))
-        bad = judged - heard.get("ok", 0)
+    def _gate(self, replies: dict[str, int]) -> Reason | None:
+        """Require a healthy baseline: a service that fails before any fault makes the trial meaningless."""
+        judged = sum(n for outcome, n in replies.items() if outcome not in ("cancelled", "dropped"))
+        bad = judged - replies.get("ok", 0)
         if judged == 0 and self.phases[1].planned_s > 0:
-            return Reason("abort", "baseline gate: not one reply came in the whole baseline")
+            return Reason("abort", "baseline gate: no reply ended in the whole baseline")
         if judged and bad / judged > GATE_ERRORS_MAX:
-            words = ", ".join(f"{n} {outcome}" for outcome, n in heard.items() if outcome != "ok")
-            return Reason("abort", f"baseline gate: {bad} of {judged} replies went wrong before any fault ({words})")
+            words = ", ".join(f"{n} {outcome}" for outcome, n in replies.items() if outcome != "ok")
+            return Reason("abort", f"baseline gate: {bad} of {judged} replies failed before any fault ({words})")
         return None
 
     def _audit(self, scope: str) -> None:
-        """Ask a target that has a ledger; one that does not answer leaves an event, and the judges miss the rows."""
+        """Request an audit from a target with an admin port. A failed call leaves an event instead of rows."""
         loop, since_ns = self.loop, self.loop.clock.now_ns()
         while not self._settled((loop.clock.now_ns() - since_ns) / 1e9):
             loop.tick()
@@ -127,17 +128,17 @@ class Phases:
             loop.recorder.event(loop.clock.now_ns(), "harness", "audit_failed", None, f"{scope}: {error}")
 
     def _settled(self, waited_s: float) -> bool:
-        """True when nothing more is expected to be returned."""
+        """True when no more resources are expected to be returned."""
         if waited_s < SETTLE_S:
             return False
         if self.loop.target.admin is not None or self.loop.target.metrics_url is None:
             return True
-        # Samples come once a second, so one of after the last reply is in by now.
+        # Samples are taken once a second, so one was taken after the last reply.
         busy = any(self.loop.stats.sensors.get(name) for name in ("server.running", "server.waiting"))
         return waited_s >= SETTLE_FOREIGN_S or (waited_s >= 2 * SETTLE_S and not busy)
 
     def _wind_up(self) -> None:
-        """A run that ends early still heals, lets open replies come in for a moment, and is looked at once more."""
+        """End a run early: heal all faults, wait WIND_UP_S for open replies, and audit the target once more."""
         loop = self.loop
         loop.heal()
         loop.load.stop(WIND_UP_S)

@@ -9,11 +9,11 @@ from harness.trial.fault_scheduler import Injector
 
 
 class AdminGone(Exception):
-    """The admin port did not answer, or refused."""
+    """The admin port did not answer, or refused the call."""
 
 
 class LoadDied(Exception):
-    """The load process ended or broke; the run can't be called a trial of the target. `code` is None if it lives."""
+    """The load process ended or failed, so the run is no test of the target. `code` is None while it is alive."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
@@ -24,59 +24,59 @@ class Clock(Protocol):
     """The one clock of a run."""
 
     def now_ns(self) -> int:
-        """The present."""
+        """The time now (ns)."""
         ...
 
     def pass_turn(self) -> None:
-        """Let the time between two ticks of the loop pass."""
+        """Wait until the next tick of the loop."""
         ...
 
 
 class Admin(Injector, Protocol):
-    """The way into a target that is ours. Every call may raise AdminGone."""
+    """The admin port of the built-in runtime. Every call may raise AdminGone."""
 
     def heartbeat(self) -> None:
-        """Tell the target that we live; without this it heals every fault by itself."""
+        """Report that the harness is alive; without heartbeats the target heals every fault by itself."""
         ...
 
     def audit(self, scope: str) -> Any:
-        """Make the target compare what it holds with what it owes, and record the rows."""
+        """Make the target compare the resources it holds with their owners, and record the result as rows."""
         ...
 
 
 class Target(Protocol):
-    """The runtime on trial."""
+    """The runtime under test."""
 
     @property
     def admin(self) -> Admin | None:
-        """None for a target that is seen from outside only."""
+        """The admin port; None for a target other than the built-in runtime."""
         ...
 
     @property
     def metrics_url(self) -> str | None:
-        """The page that its gauges are sampled from; None when there is none."""
+        """The URL of the Prometheus page; None without one."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """The process that serves now; None when it is not known, or is not one."""
+        """The process id of the serving process; None when it is unknown or the target has no process."""
         ...
 
     def tick(self, now_ns: int) -> None:
-        """Take what has happened in it since the last tick."""
+        """Process the target's events since the last tick."""
         ...
 
     def gone(self) -> str | None:
-        """Why it will never serve again; None while it may."""
+        """The reason why the target will never serve again; None while it may."""
         ...
 
     def exit_code(self) -> int | None:
-        """The code of the process that we started; None while it runs, or when we started none."""
+        """The exit code of the process that the harness started; None while it runs, or when it started none."""
         ...
 
 
 class Load(Protocol):
-    """Who sends the requests."""
+    """The sender of the requests."""
 
     @property
     def idle(self) -> bool:
@@ -85,12 +85,12 @@ class Load(Protocol):
 
     @property
     def finished(self) -> bool:
-        """The load was stopped, and every reply is written."""
+        """The load was stopped, and every reply is recorded."""
         ...
 
     @property
     def breaker(self) -> str | None:
-        """Why the load stopped by itself; None while it has not."""
+        """The reason why the load stopped by itself; None while it has not."""
         ...
 
     def begin(self, t0_ns: int) -> None:
@@ -98,21 +98,21 @@ class Load(Protocol):
         ...
 
     def phase(self, name: str, n: int) -> None:
-        """Note that a phase begins."""
+        """Record that a phase begins."""
         ...
 
     def pause(self) -> None:
-        """Send no more until `resume`."""
+        """Send no requests until `resume`."""
         ...
 
     def resume(self) -> None:
-        """Go on where the schedule stood still."""
+        """Continue the schedule at the point of the pause."""
         ...
 
     def stop(self, drain_s: float) -> None:
-        """Send no more, and give open requests `drain_s`."""
+        """Send no more requests, and cancel open requests after `drain_s` seconds."""
         ...
 
     def tick(self) -> None:
-        """Take what has happened in it since the last tick. Raises LoadDied."""
+        """Process the load's events since the last tick. Raises LoadDied."""
         ...

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, turned into a flag: the first asks for an orderly end, the second for an immediate one."""
+"""SIGINT and SIGTERM as a flag: the first signal requests an orderly end, the second an immediate one."""
 
 import signal
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from typing import Any
 
 
 class StopNow(BaseException):
-    """The second signal: kill what we started and leave."""
+    """Raised by the second signal: kill every started process and exit."""
 
 
 @dataclass
 class Stop:
-    """Armed inside `with`; earlier handlers come back at its end."""
+    """Handles the signals inside `with`, and restores the earlier handlers at its end."""
 
     asked: str | None = None
-    """The name of the signal that asked; None while nobody did."""
+    """The name of the first signal; None while none was received."""
     _before: dict[signal.Signals, Any] = field(default_factory=dict)
 
     def __enter__(self) -> "Stop":

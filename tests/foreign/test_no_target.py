@@ -78,7 +78,7 @@ def test_web_page(seatrial: Seatrial, web_page: str):
     assert "does not list its models; name one with target.model or --model" in refused(seatrial, "--target", web_page)
     line = refused(seatrial, "--target", web_page, "--model", "m")
     assert "does not serve as an OpenAI-compatible server" in line
-    assert "HTTP 200 with text/html that is no JSON" in line
+    assert "HTTP 200 with text/html that is not JSON" in line
 
 
 def test_service_that_speaks_no_http(seatrial: Seatrial, secure_shell: str):

@@ -68,7 +68,7 @@ def test_nothing_listening_is_one_clear_line():
 
 def test_web_page_is_no_openai_server(serve):
     url = serve({"/v1/models": PAGE, "/v1/completions": PAGE, "/v1/chat/completions": PAGE})
-    with pytest.raises(TargetProblem, match=r"HTTP 200 with text/html that is no JSON"):
+    with pytest.raises(TargetProblem, match=r"HTTP 200 with text/html that is not JSON"):
         first_answer(url, "m", None)
 
 
@@ -145,7 +145,7 @@ def test_page_that_never_ends_does_not_hold_us():
             peer.sendall(b"tick ")
 
     with Misbehaving(send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"), drip) as server:
-        with pytest.raises(TargetProblem, match="text/plain that is no JSON"):
+        with pytest.raises(TargetProblem, match="text/plain that is not JSON"):
             first_answer(server.url, "m", None, timeout_s=0.2)
         server.released.set()
 

@@ -153,7 +153,7 @@ def test_a_prompt_that_cannot_be_had_again_fails_by_name(
         connection.execute("UPDATE request SET prompt_sha = 'other' WHERE id = 'r1-chat-120'")
     rows, events = compared(recorder, plan)
     assert rows == {}
-    assert "the plan row of r1-chat-120 gives another prompt than was sent" in events[0][1]
+    assert "the plan row of r1-chat-120 gives another prompt than the recorded one" in events[0][1]
 
 
 def test_the_comparison_makes_no_run_longer(recorder: Recorder, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
