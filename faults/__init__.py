@@ -1,4 +1,7 @@
-"""Fault injection: points of a layer, faults that a trial arms, evidence of each fire. It knows none of our parts."""
+"""Fault injection: the points of a layer, the faults that a trial arms, and the evidence of each fire.
+
+The package imports no other package of seatrial.
+"""
 
 from faults.disabled import DisabledFaults
 from faults.effects import Effect

@@ -1,9 +1,9 @@
-"""The ways of breaking, ready to be put into a point, and the carrying out of those that need nothing of the layer.
+"""Constructors of the actions of a point, and `carry_out` for the actions that need nothing from the layer.
 
     Point(..., actions=(fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"), delay(), hang(), drop()))
 
-DELAY, HANG and KILL mean the same everywhere, so `carry_out` does them. DROP, CORRUPT, LIE and CUT depend on what is
-crossed: only the layer knows what "undone" or "untrue" is there.
+DELAY, HANG and KILL mean the same in every layer, so `carry_out` does them. DROP, CORRUPT, LIE and CUT depend on the
+point, so the code that crosses it does them.
 """
 
 import os
@@ -15,9 +15,9 @@ from faults.points import Action, Kind, Severity
 
 
 def carry_out(effect: Effect | None, kill: Callable[[], None] | None = None) -> Effect | None:
-    """Wait or kill if that is what the effect says; give any other effect back, for the caller to do.
+    """Carry out DELAY, HANG and KILL and return None; return any other effect for the caller to carry out.
 
-    For code that owns its thread. An event loop and a virtual device go on by `effect.then`.
+    It blocks the calling thread. An event loop and a virtual device use `effect.then` instead.
     """
     if effect is None:
         return None
@@ -38,22 +38,22 @@ def fail(
     severity: Severity = Severity.RECOVERABLE,
     placements: tuple[str, ...] = ("before",),
 ) -> Action:
-    """Raise the point's own error, never a foreign one: a wrong type would be swallowed by the wrong layer."""
+    """Raise the point's own error type, so that the layer that handles it in production handles it here."""
     return Action(word, Kind.RAISE, error=error, severity=severity, placements=placements, symptom=symptom)
 
 
 def delay(word: str = "delay", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
-    """Late by the given duration, otherwise right."""
+    """Do the work after the given duration."""
     return Action(word, Kind.DELAY, "duration", placements=placements, symptom=symptom)
 
 
 def hang(word: str = "hang", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
-    """Stuck until healed, or for the given duration if that is shorter."""
+    """Block until healed, or for the given duration if that is shorter."""
     return Action(word, Kind.HANG, "duration?", placements=placements, symptom=symptom)
 
 
 def drop(word: str = "drop", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
-    """Not done, and nobody is told."""
+    """Leave the work undone without an error."""
     return Action(word, Kind.DROP, placements=placements, symptom=symptom)
 
 
@@ -64,34 +64,34 @@ def corrupt(
     severity: Severity = Severity.RECOVERABLE,
     placements: tuple[str, ...] = ("before",),
 ) -> Action:
-    """Damage of the kind that the argument names: `corrupt("shape", "dtype", "stride")`, "nan", "bit_flip", "stale"."""
+    """Damage the data as the argument names it; `words` lists the permitted arguments, such as "nan" or "shape"."""
     return Action(word, Kind.CORRUPT, "word", severity=severity, placements=placements, symptom=symptom, words=words)
 
 
 def lie(
     word: str = "lie", *, argument: str = "number", symptom: str = "", placements: tuple[str, ...] = ("before",)
 ) -> Action:
-    """An untrue answer; what the argument means is the point's to say."""
+    """Return a false value. The point defines the meaning of the argument."""
     return Action(word, Kind.LIE, argument, placements=placements, symptom=symptom)
 
 
 def kill(word: str = "kill", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
-    """This process ends as by kill -9: no clean-up runs."""
+    """End this process as kill -9 does, without clean-up."""
     return Action(word, Kind.KILL, severity=Severity.FATAL, placements=placements, symptom=symptom)
 
 
 def cut(word: str = "cut", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
-    """The stream or connection ends in the middle, without a last word."""
+    """End the stream or connection in the middle, without a final event."""
     return Action(word, Kind.CUT, placements=placements, symptom=symptom)
 
 
 def kill_this_process() -> None:
-    """No atexit, no finally, no flush: what is not on disk by now is lost, as in real life."""
+    """Send SIGKILL to this process. No atexit, finally or flush runs."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def flip_bit(buffer: bytearray | memoryview, effect: Effect) -> int:
-    """Flip one bit of a writable byte buffer, chosen by the effect's own draw; returns the number of the bit."""
+    """Flip one bit of a writable byte buffer, drawn by the effect; return the number of the bit."""
     bit = effect.pick(8 * len(buffer), "flip_bit")
     buffer[bit // 8] ^= 1 << bit % 8
     return bit

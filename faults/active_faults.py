@@ -1,7 +1,7 @@
-"""All faults of one injector and what happens to them. No lock, no clock, no callback: `injector` adds those.
+"""All faults of one injector and their state changes. `injector` adds the lock, the clock and the callbacks.
 
-What must be done outside the lock is left in two places: `notices`, to be told in order, and the effects to let go,
-see `take_freed`.
+Work that must be done outside the lock is collected in `notices`, which are delivered in order, and in the effects to
+release, see `take_freed`.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ EffectMaker = Callable[[FaultInstance, Crossing, int, int], Effect]  # instance,
 
 @dataclass(slots=True)
 class FireNotice:
-    """A fire to tell. `failed` is set by the injector when it could not be told: then nothing may be broken."""
+    """A fire to deliver to `on_fire`. The injector sets `failed` when that raised; the effect is then not applied."""
 
     instance: FaultInstance
     fire: Fire
@@ -35,24 +35,24 @@ class StateNotice:
 
 
 class ActiveFaults:
-    """Not thread safe, but for `by_point` and `open`, which are replaced whole and may be read at any time."""
+    """Not thread safe. Only `by_point` and `open` may be read at any time, because they are replaced atomically."""
 
     def __init__(self, make_effect: EffectMaker) -> None:
-        self.by_point: dict[str, tuple[FaultInstance, ...]] = {}  # those that can fire
-        self.open = False  # some fault is not over: it can fire, waits for its turn, or is healing
+        self.by_point: dict[str, tuple[FaultInstance, ...]] = {}  # instances that can fire
+        self.open = False  # some fault is not over: it can fire, waits for `after`, or is healing
         self.notices: deque[FireNotice | StateNotice] = deque()
         self._make_effect = make_effect
         self._instances: dict[tuple[str, int], FaultInstance] = {}
         self._freed: list[Effect] = []
 
     def cross(self, crossing: Crossing, now_ns: int) -> FireNotice | None:
-        """Decide one crossing. Each matching fault counts the hit; the first that fires, in order of arming, has it."""
+        """Decide one crossing. Each matching fault counts the hit; the first that fires, in order of arming, wins."""
         notice: FireNotice | None = None
         for instance in self.by_point.get(crossing.point.name, ()):
             if ended_by := instance.ended_by(now_ns):
                 self.heal(instance, ended_by, now_ns)
             elif unshown := crossing.unshown(instance.wanted):
-                # Silently never matching would be chaos that did nothing, reported green.
+                # A fault that never matches would do nothing, and the run would pass.
                 self.invalidate(instance, f'"{crossing.point.name}" was crossed without passing {", ".join(unshown)}')
                 self.note_state(instance)
             elif instance.spec.place == crossing.place and crossing.matches(instance.wanted):
@@ -62,7 +62,7 @@ class ActiveFaults:
         return notice
 
     def tick(self, now_ns: int) -> None:
-        """Heal what `for` or ttl has ended, and finish what only waited for its last effect."""
+        """Heal the faults whose `for` or ttl has run out, and finish those whose last effect is over."""
         for instance in self._instances.values():
             if instance.state in CAN_FIRE and (ended_by := instance.ended_by(now_ns)):
                 self.heal(instance, ended_by, now_ns)
@@ -71,7 +71,7 @@ class ActiveFaults:
                 self._finish_if_quiet(instance, now_ns)
 
     def arming_problems(self, specs: Sequence[FaultSpec]) -> list[str]:
-        """Every reason not to add these to those that are here."""
+        """Every reason why these specs can't be added to the present faults."""
         ids = {spec.id for spec in specs} | {fault for fault, _ in self._instances}
         problems = []
         for spec in specs:
@@ -86,7 +86,7 @@ class ActiveFaults:
         return problems
 
     def add(self, instances: Iterable[FaultInstance], now_ns: int) -> None:
-        """Arm these now, but for those that wait for another."""
+        """Add the instances and arm them now, except those that wait for another fault."""
         for instance in instances:
             self._instances[instance.spec.id, instance.spec.n] = instance
             if instance.spec.when.after is not None:
@@ -94,7 +94,7 @@ class ActiveFaults:
         self._changed(now_ns)
 
     def chosen(self, fault: str, n: int | None) -> list[FaultInstance]:
-        """Errors: UnknownName when there is none."""
+        """The instances of a fault: all, or occurrence `n`. Errors: UnknownName when there is none."""
         instances = [instance for (id_, n_), instance in self._instances.items() if id_ == fault and n in (None, n_)]
         if not instances:
             which = f'"{fault}"' if n is None else f'"{fault}", occurrence {n}'
@@ -106,12 +106,12 @@ class ActiveFaults:
         return list(self._instances.values())
 
     def heal_each(self, instances: Iterable[FaultInstance], by: str, now_ns: int) -> int:
-        """Gives how many were not over yet."""
-        open_lives = [instance for instance in instances if instance.state not in OVER]
-        # Those that wait go first: healing what they wait for would arm them, and one crossing might still hit.
-        for instance in sorted(open_lives, key=lambda instance: instance.state is not State.SETUP):
+        """Heal the instances that are not over; return their number."""
+        unfinished = [instance for instance in instances if instance.state not in OVER]
+        # Waiting instances go first: healing the fault that they wait for would arm them.
+        for instance in sorted(unfinished, key=lambda instance: instance.state is not State.SETUP):
             self.heal(instance, by, now_ns)
-        return len(open_lives)
+        return len(unfinished)
 
     def heal(self, instance: FaultInstance, by: str, now_ns: int) -> None:
         could_fire = instance.state in CAN_FIRE
@@ -123,7 +123,7 @@ class ActiveFaults:
         self._changed(now_ns)
 
     def effect_over(self, instance: FaultInstance, effect: Effect, now_ns: int) -> None:
-        """The crossing code has waited it out."""
+        """Note that the crossing code has waited until the end of the effect."""
         if effect in instance.effects:
             instance.effects.remove(effect)
             self._finish_if_quiet(instance, now_ns)
@@ -144,7 +144,7 @@ class ActiveFaults:
         self.notices.append(StateNotice(instance, instance.seen()))
 
     def take_freed(self) -> list[Effect]:
-        """The effects to let go, once each."""
+        """Return the effects to release, each once."""
         freed, self._freed = self._freed, []
         return freed
 
@@ -184,14 +184,14 @@ class ActiveFaults:
             self._changed(now_ns)
 
     def _changed(self, now_ns: int) -> None:
-        """Some state is new: arm those whose `after` has come by it, then publish."""
+        """After a change of state: arm the instances whose `after` is now fulfilled, then publish."""
         for instance in self._instances.values():
-            if instance.state is State.SETUP and self._turn_has_come(instance):
+            if instance.state is State.SETUP and self._is_due(instance):
                 instance.arm(now_ns)
                 self.note_state(instance)
         self._publish()
 
-    def _turn_has_come(self, instance: FaultInstance) -> bool:
+    def _is_due(self, instance: FaultInstance) -> bool:
         awaited = instance.spec.when.awaited()
         if awaited is None:
             return True

@@ -9,7 +9,7 @@ from faults.points import Point
 class Crossing:
     point: Point
     place: str
-    key: str  # whose hits are counted together
+    key: str  # hits with equal keys are counted together
     size_bytes: int
     step: int | None
     request: str | None
@@ -17,7 +17,7 @@ class Crossing:
     shown: dict[str, str | int | None]  # every attribute passed, the group too
 
     def unshown(self, wanted: tuple[tuple[str, str], ...]) -> list[str]:
-        """The attributes that are wanted and were not passed at all; None is passed, and matches nothing."""
+        """The wanted attributes that the crossing did not pass. A passed None is present, and matches nothing."""
         return [name for name, _ in wanted if name not in self.shown]
 
     def matches(self, wanted: tuple[tuple[str, str], ...]) -> bool:

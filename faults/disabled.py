@@ -1,4 +1,4 @@
-"""Faults that are not compiled in, for a build or a test run that must be sure of it."""
+"""A replacement of Faults that never injects, for a build without fault injection."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ class DisabledFaults:
     """The interface of Faults; nothing ever fires, and arming is refused."""
 
     def __init__(self) -> None:
-        self.armed = False  # an instance attribute, as in Faults: one of the class would be read three times slower
+        self.armed = False  # an instance attribute, as in Faults: reading a class attribute is three times slower
 
     def fire(
         self,
@@ -29,11 +29,11 @@ class DisabledFaults:
         return None
 
     def arm(self, specs: Sequence[FaultSpec]) -> None:
-        """Errors: SpecError, always."""
+        """Errors: always SpecError."""
         raise SpecError(["faults are not compiled in; build the runtime with Faults to arm any"])
 
     def heal(self, fault: str, by: str, n: int | None = None) -> int:
-        """Errors: UnknownName, always: none was ever armed."""
+        """Errors: always UnknownName, because no fault was armed."""
         raise UnknownName(f'no fault "{fault}" is armed: faults are not compiled in')
 
     def heal_all(self, by: str) -> int:

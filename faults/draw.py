@@ -1,8 +1,8 @@
-"""Chance as a function of names and numbers, so that no thread order and no other fault can change it."""
+"""Random draws as a pure function of seed and names, so that thread order and other faults can't change them."""
 
 import hashlib
 
-_BITS = 53  # what a float holds exactly
+_BITS = 53  # bits of a float's mantissa
 
 
 def draw(seed: int, *names: str | int) -> float:

@@ -1,4 +1,4 @@
-"""An effect is handed to the code that crossed a point: the kind of damage to do, and for how long."""
+"""An effect tells the code that crossed a point which damage to do, and for how long."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -11,12 +11,12 @@ Waiter = Callable[[threading.Event, float], bool]
 
 
 class Timer(Protocol):
-    """A clock that can be asked to call back: virtual time, or an event loop."""
+    """A clock with callbacks: virtual time, or an event loop."""
 
     def now_ns(self) -> int: ...
 
     def at(self, t_ns: int, call: Callable[[], object]) -> object:
-        """Call back at `t_ns`, which is not over. Any thread may ask where effects are released from other threads."""
+        """Call back at `t_ns`, which is now or later. Thread safe where effects are released from other threads."""
         ...
 
 
@@ -28,9 +28,9 @@ def wait_real(event: threading.Event, seconds: float) -> bool:
 class Effect:
     """One fire to be carried out by the crossing code, see `Kind`. Thread safe.
 
-    `seconds` is the duration that the argument asked for (None: no duration). `due_ns`, on the clock of the injector,
-    is the latest end of the effect: start + seconds, and never later than the fault's `max_lifetime_s` allows. Whoever
-    crosses waits for that or for the release, whichever is first: by `wait` on a thread of its own, or by `then`.
+    `seconds` is the duration in the argument (None: no duration). `due_ns`, on the clock of the injector, is the
+    latest end of the effect: start + seconds, and never later than the fault's `max_lifetime_s` allows. The crossing
+    code waits for `due_ns` or the release, whichever is first: with `wait` on its own thread, or with `then`.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Effect:
         self._lock = threading.Lock()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until released or until the promised time is over (True), or for `timeout_s` (False: not over yet).
+        """Block until the release or `due_ns` (returns True), at most `timeout_s` (returns False: not over yet).
 
-        Waits from the start of the effect, not of this call: several waits together lose no more than was promised.
+        The duration counts from the start of the effect, so several calls together wait no longer than one.
         """
         left_s = max(0.0, (self.due_ns - self._clock_ns()) / 1e9)
-        patience_s = left_s if timeout_s is None else min(left_s, timeout_s)
-        # One wait and no loop over the clock: a clock that stands still must not make it endless.
-        released = patience_s > 0 and self._waiter(self._gone, patience_s)
-        over = released or self._gone.is_set() or patience_s == left_s
+        wait_s = left_s if timeout_s is None else min(left_s, timeout_s)
+        # One wait without a loop over the clock, so that a stopped clock can't make it endless.
+        released = wait_s > 0 and self._waiter(self._gone, wait_s)
+        over = released or self._gone.is_set() or wait_s == left_s
         if over and self._on_over is not None:
             self._on_over(self)
         return over
@@ -82,7 +82,7 @@ class Effect:
             nonlocal called
             if not called:
                 called = True
-                self.wait(0)  # the injector learns here that it is over, rather than at its next tick
+                self.wait(0)  # reports the end to the injector before its next tick
                 call()
 
         timer.at(max(self.due_ns, timer.now_ns()), end)
@@ -102,7 +102,7 @@ class Effect:
         call()
 
     def release(self) -> None:
-        """End it now. The injector does this when it heals; a second call does nothing."""
+        """End the effect now. The injector calls this when it heals; a second call does nothing."""
         with self._lock:
             if self._released:
                 return
@@ -112,7 +112,7 @@ class Effect:
         call_all(calls)
 
     def pick(self, options: int, what: str = "") -> int:
-        """A choice in [0, options) that each run of this seed makes alike: which bit to flip, which row to damage."""
+        """A number in [0, options) that is equal in every run of this seed, such as the bit to flip."""
         return draw.pick(options, self._seed, self.fault, self.n, self.key, self.hit, what)
 
     @property
@@ -126,7 +126,7 @@ class Effect:
 
 
 def call_all(calls: Iterable[Callable[[], object]]) -> None:
-    """Make every call even when one raises, then raise: one bad callback must not keep others hanging."""
+    """Make every call, also after one raises. Errors: ExceptionGroup with all exceptions."""
     errors: list[Exception] = []
     for call in calls:
         try:

@@ -9,7 +9,7 @@ from faults.spec import FaultSpec
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """One crossing that was broken. Given to `on_fire` before the damage is done, so that a kill leaves it on disk."""
+    """One fire. `on_fire` receives it before the damage is done, so that it is on disk before a kill."""
 
     fault: str
     n: int
@@ -21,7 +21,7 @@ class Fire:
     request: str | None
     group: str | None
     evidence: str  # the crossing in words
-    proof: str = "called"  # the injector was called; an effect seen is somebody else's word
+    proof: str = "called"  # the injector was called; the symptom is recorded by other parts
 
     def to_json(self) -> dict[str, Any]:
         """The columns of table `fire`; the action is in `evidence`."""
@@ -41,7 +41,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class FaultState:
-    """One occurrence of a fault as it stands now. Stamps are None until it happened."""
+    """One occurrence of a fault in its present state. Each time stamp is None until the event."""
 
     id: str
     n: int
@@ -53,7 +53,7 @@ class FaultState:
     hits: int
     fired: int
     state: str  # a faults.fault_instance.State
-    error: str | None = None  # why it is invalid
+    error: str | None = None  # the reason for state "invalid"
 
     def to_json(self) -> dict[str, Any]:
         """The columns of table `fault`, and `error`."""

@@ -1,4 +1,4 @@
-"""From words to things: find a spec's point and action in the catalogue, or say everything that is wrong with it."""
+"""Find the point and action of a fault specification in the catalogue, and check the specification against them."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from faults.spec import FaultSpec, SpecError, did_you_mean, parse_duration_s
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A spec that can be armed. `seconds` is its duration argument, None when it has none."""
+    """A checked specification that can be armed. `seconds` is its duration argument, None when it has none."""
 
     spec: FaultSpec
     point: Point
@@ -56,7 +56,7 @@ def _resolve_one(spec: FaultSpec, catalogue: Catalogue, problems: list[str]) -> 
 
 
 def _scope_problems(spec: FaultSpec, point: Point) -> list[str]:
-    """Why no crossing of `point` can match the scope; none when one can."""
+    """The reasons why no crossing of `point` can match the scope; empty when one can."""
     wanted, problems = spec.scope.wanted(), []
     for name, value in wanted:
         options = [shown[name] for shown in point.scope if name in shown]
@@ -109,9 +109,9 @@ def _checked_seconds(spec: FaultSpec, given: str, do: str, problems: list[str]) 
         problems.append(f"{do}: {error}")
         return None
     if seconds == 0:
-        problems.append(f"{do}: lasts no time, so it would fire and break nothing; give more than 0")
+        problems.append(f"{do}: the duration is 0, so the fault would have no effect; give more than 0")
     if seconds > spec.max_lifetime_s:
-        problems.append(f"{do}: lasts longer than its net, ttl = {spec.max_lifetime_s:g}s; shorten it or raise ttl")
+        problems.append(f"{do}: the duration is above ttl = {spec.max_lifetime_s:g}s; shorten it or raise ttl")
     return seconds
 
 
@@ -121,4 +121,4 @@ def _check_number(given: str, do: str, problems: list[str]) -> None:
     except ValueError:
         finite = False
     if not finite:
-        problems.append(f'{do}: "{given}" is no finite number; write it like 0.5')
+        problems.append(f'{do}: "{given}" is not a finite number; write it like 0.5')

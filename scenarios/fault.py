@@ -1,4 +1,4 @@
-"""`[[fault]]`: what breaks, when, where, and what is then allowed."""
+"""Table `[[fault]]`: the action, its trigger and scope, and the effects that it may have."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -58,27 +58,27 @@ class When(ScenarioTable):
     arming, and only those that match the scope."""
 
     at: Seconds | None = None
-    """From the start of the trial. Neither `at` nor `after`: at the start."""
+    """Time from the start of the trial. Without `at` and `after`, the fault arms at the start."""
     after: Annotated[str, Field(pattern=AFTER)] | None = None
     """Another fault's "id.fired" or "id.healed"."""
     every: PositiveSeconds | None = None
-    """Arm again every so often until the trial ends."""
+    """Period after which the fault is armed again, until the trial ends."""
     for_: PositiveSeconds | None = Field(default=None, alias="for")
-    """How long it stays open, from its first fire; none: until `times` are used up."""
+    """Duration from the first fire. Without it, the fault ends when `times` is used up."""
     skip: NonNegativeInt = 0
-    """Matching hits that pass first."""
+    """Number of matching hits that pass before the first fire."""
     times: PositiveInt = 1
-    """How often it fires, in each occurrence."""
+    """Number of fires in each occurrence."""
     interval: PositiveInt = 1
-    """Every so many-th hit fires."""
+    """After `skip`, every `interval`-th hit may fire."""
     probability: Annotated[Share, AfterValidator(_probability)] = 1.0
-    """Chance that a hit fires."""
+    """Probability that a hit fires."""
     space: ByteSize = 0
-    """Bytes of crossings that pass first."""
+    """Bytes of crossings that pass before the first fire."""
 
 
 class Scope(ScenarioTable):
-    """Which crossings count; what is not named matches all."""
+    """Selects the crossings that count as hits. A key that is not set matches every crossing."""
 
     group: NonEmptyStr | None = None
     session: NonEmptyStr | None = None
@@ -105,7 +105,7 @@ class Expect(ScenarioTable):
     outcomes: Annotated[TupleOf[Outcome], Field(min_length=1)] = ("ok",)
     """Client-side outcomes that victims may have."""
     victims: Literal["hit", "scope", "all"] = "hit"
-    """Who may be touched: the requests that were hit, everything in the scope, or all."""
+    """The requests that may be affected: the requests that were hit, all in the scope, or all."""
     marks: TupleOf[NonEmptyStr] = ()
     """Symptoms that the runtime must count."""
     recover: TimeOrCompleted = 30.0
@@ -118,7 +118,7 @@ def _ttl(data: dict[str, Any]) -> float:
 
 
 class Fault(ScenarioTable):
-    """One break and what it permits."""
+    """One fault and the effects that it may have."""
 
     id: Identifier
     do: Annotated[Do, PlainValidator(_do), PlainSerializer(str), _DO_SCHEMA]
@@ -132,5 +132,5 @@ class Fault(ScenarioTable):
     fired_min: NonNegativeInt = 1
     """Fires that each occurrence must reach."""
     ttl: PositiveSeconds = Field(default_factory=_ttl)
-    """The net: healed at the latest this long after its first fire. Default: `for` + 60 s."""
+    """Longest lifetime: the fault is healed at the latest this long after its first fire. Default: `for` + 60 s."""
     expect: Expect = Expect()

@@ -1,4 +1,4 @@
-"""When a fault opens, and what it permits: rules between its keys, and between faults."""
+"""Rules between the keys of a fault, and between faults."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -33,14 +33,14 @@ def _when(fault: Fault, path: Path, trial_s: float | None) -> Iterator[BrokenRul
     if when.at is not None and trial_s is not None and when.at >= trial_s:
         rule = f"the trial ends after {show_seconds(trial_s)}, so the fault never opens"
         yield BrokenRule((*at, "at"), rule, f"write less than {show_seconds(trial_s)}", about=(("phases", "trial"),))
-    # What persists ends by `for` or by its net; what does not may end earlier, when its times are used up.
+    # A persistent fault ends by `for` or ttl. Any other fault may end earlier, when `times` is used up.
     lasts_s = when.for_ if when.for_ is not None or not fault.persist else fault.ttl
     if when.every is not None and lasts_s is not None and when.every <= lasts_s:
         rule = "the next occurrence would open before this one ends"
         about: tuple[Path, ...] = ((*at, "for"), (*path, "persist"), (*path, "ttl"))
         yield BrokenRule((*at, "every"), rule, f"write more than {show_seconds(lasts_s)}", about=about)
     if when.for_ is not None and fault.ttl < when.for_:
-        rule = "the net is tighter than the fault lasts"
+        rule = "ttl is shorter than for"
         yield BrokenRule((*path, "ttl"), rule, f"write {show_seconds(when.for_ + 60)}", about=((*at, "for"),))
     if fault.fired_min > when.times and not fault.persist:
         rule = f"it fires at most {when.times} times in each occurrence"

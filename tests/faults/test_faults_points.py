@@ -117,16 +117,16 @@ RESOLVE: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"do": "device.launch: hang 0s"},
-        ['do = "device.launch: hang 0s": lasts no time, so it would fire and break nothing; give more than 0'],
+        ['do = "device.launch: hang 0s": the duration is 0, so the fault would have no effect; give more than 0'],
     ),
     (
         {"do": "device.launch: hang 2m"},
-        ['do = "device.launch: hang 2m": lasts longer than its net, ttl = 60s; shorten it or raise ttl'],
+        ['do = "device.launch: hang 2m": the duration is above ttl = 60s; shorten it or raise ttl'],
     ),
     ({"do": "device.launch: hang 2m", "ttl_s": 121.0}, []),
     (
         {"do": "device.launch: lie nan"},
-        ['do = "device.launch: lie nan": "nan" is no finite number; write it like 0.5'],
+        ['do = "device.launch: lie nan": "nan" is not a finite number; write it like 0.5'],
     ),
     (
         {"do": "device.launch: corrupt nna"},

@@ -79,7 +79,7 @@ ROWS = [
     (fault('when = { after = "a.healed" }'), "fault[0].when.after", "a waits for a", "circle"),
     (fault('when = { every = "10s", for = "10s" }'), "fault[0].when.every", "before this one ends", "more than 10s"),
     (fault('when = { every = "60s" }, persist = true'), "fault[0].when.every", "before this one ends", "more than 60s"),
-    (fault('when = { for = "10s" }, ttl = "5s"'), "fault[0].ttl", "tighter", 'write 70s'),
+    (fault('when = { for = "10s" }, ttl = "5s"'), "fault[0].ttl", "shorter", 'write 70s'),
     (fault("fired_min = 2"), "fault[0].fired_min", "at most 1 times", "raise when.times to 2"),
     (fault('expect = { victims = "scope" }'), "fault[0].expect.victims", "no scope", 'victims = "all"'),
     (fault('expect = { outcomes = ["ok", "ok"] }'), "fault[0].expect.outcomes", "twice", "leave"),
