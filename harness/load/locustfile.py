@@ -167,6 +167,11 @@ def plain_config(host: str) -> LoadConfig:
     )
 
 
+# The event loop keeps the time of its last turn, which is from before the imports. Without this a plain `locust -t 2s`
+# ends at once where the imports took longer than that.
+gevent.get_hub().loop.update_now()
+
+
 class OpenLoop(locust.User):
     """A Locust user that is one open-loop stream. Streams of several users add up to one Poisson process."""
 
