@@ -3,8 +3,8 @@ with more than a moment's work.
 
     free memory of the device below the floor    segments that hold nothing are given back, and
                                                  the swap pool grows no further                  mark memory.pressure
-    free bytes of a pool lie in pieces           they are brought together, a little at a time   (bands.py)
-    figures                                      a snapshot for whoever asks from another thread
+    free bytes of a pool lie in pieces           they are brought together, a little at a time
+    figures                                      a snapshot that other threads may read
 """
 
 from collections.abc import Callable, Mapping

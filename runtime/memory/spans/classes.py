@@ -80,28 +80,28 @@ class Classes:
         if len(run.free) == run.blocks and self._spare.setdefault(run.size_bytes, place.home) != place.home:
             self._close(place.home)
 
-    def settle(self, bytes_max: float) -> None:
+    def plan_moves(self, bytes_max: float) -> None:
         """See Placement."""
-        self._below.settle(bytes_max)
+        self._below.plan_moves(bytes_max)
 
-    def better(self, place: Place, alignment: int) -> Place | None:
+    def relocate(self, place: Place, alignment: int) -> Place | None:
         """See Placement. A block goes to a run before its own; when there is none, a new run is cut there for it and
         those beside it."""
         if not place.home:
-            return self._below.better(place, alignment)
+            return self._below.relocate(place, alignment)
         own = self._runs[place.home]
         ranks = {run: self._below.rank(one.place) for run, one in self._open[own.size_bytes].items()}
         best = min(ranks, key=lambda run: ranks[run], default=None)
         if best is not None and ranks[best] < self._below.rank(own.place):
             return self._block(own.size_bytes, best)
-        extent = self._below.better(own.place, _run_alignment(own.size_bytes))
+        extent = self._below.relocate(own.place, _run_alignment(own.size_bytes))
         return (
             None if extent is None else self._block(own.size_bytes, self._add_run(own.size_bytes, extent, own.blocks))
         )
 
-    def slide(self, place: Place, alignment: int) -> Place | None:
+    def compact(self, place: Place, alignment: int) -> Place | None:
         """See Placement."""
-        return self._below.slide(place, alignment)
+        return self._below.compact(place, alignment)
 
     def distance(self, place: Place) -> int:
         """See Placement. A block does not slide: it has no bytes of its own to slide over."""

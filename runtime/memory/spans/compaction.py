@@ -16,7 +16,7 @@ Hole = tuple[int, int]
 class Plan(NamedTuple):
     """What a defrag does with one segment."""
 
-    seat: tuple[int, int]
+    fill_rank: tuple[int, int]
     """The fuller a segment the smaller, so that spans leave the emptier ones for it."""
     gap: Hole
     """All other holes are driven into it; where there is no hole, empty and at the end."""
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
 
 
 def plan(sizes: Mapping[int, int], holes: Mapping[int, Sequence[Hole]], bytes_max: float) -> dict[int, Plan]:
-    """One for each segment of `sizes`; each has its `holes` in order. Slides may take `bytes_max` in all, and the
+    """Plan each segment of `sizes`, whose `holes` are in order. Slides may take `bytes_max` in all, and the
     segment with the largest hole spends first."""
     plans = {}
     for segment in sorted(sizes, key=lambda one: max(map(_length, holes[one]), default=0), reverse=True):

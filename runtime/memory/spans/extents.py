@@ -72,14 +72,14 @@ class Extents:
             end = after
         self._add_hole(segment, start, end)
 
-    def settle(self, bytes_max: float) -> None:
+    def plan_moves(self, bytes_max: float) -> None:
         """See Placement."""
         holes: dict[int, list[Hole]] = {segment: [] for segment in self._segments.bytes_of}
         for segment, start in self._holes:
             holes[segment].append((start, self._ends[segment, start]))
         self._plans = plan(self._segments.bytes_of, holes, bytes_max)
 
-    def better(self, place: Place, alignment: int) -> Place | None:
+    def relocate(self, place: Place, alignment: int) -> Place | None:
         """See Placement: nearer to the end that its size belongs to, or in a fuller segment."""
         own, best, found = self.rank(place), None, None
         for segment, start in self._holes:
@@ -94,9 +94,9 @@ class Extents:
         """See Placement: fuller segments first, and in each the distance from the end that its size belongs to."""
         small = place.bytes < self._high_from_bytes
         distance = place.offset if small else self._segments.bytes_of[place.segment] - place.end
-        return (*self._plans[place.segment].seat, distance)
+        return (*self._plans[place.segment].fill_rank, distance)
 
-    def slide(self, place: Place, alignment: int) -> Place | None:
+    def compact(self, place: Place, alignment: int) -> Place | None:
         """See Placement: into the hole next to it, away from the gap; the two may share bytes."""
         segment, offset, end = place.segment, place.offset, place.end
         start, stop = self._starts.get((segment, offset), offset), self._ends.get((segment, end), end)

@@ -1,7 +1,6 @@
-"""How a pool finds a place: the part in which arena, ring, extents and size classes differ.
+"""A placement policy chooses where spans lie: the part in which arena, ring, extents and size classes differ.
 
-A placement knows places only. Who holds them, what waits in limbo and which handle is stale is the pool's
-(span_pool.py), the same for all.
+A placement knows places only. Holders, limbo and stale handles are kept by the pool (span_pool.py).
 """
 
 from typing import NamedTuple, Protocol
@@ -35,7 +34,7 @@ class Placement(Protocol):
 
     @property
     def full(self) -> type[OutOfMemory]:
-        """What the pool raises when there is no place."""
+        """The error that the pool raises when there is no place."""
         ...
 
     @property
@@ -44,32 +43,31 @@ class Placement(Protocol):
         ...
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
-        """A place of at least `size_bytes`, or None and nothing has changed."""
+        """Take a place of at least `size_bytes`. Return None, and change nothing, when there is none."""
         ...
 
     def put_back(self, place: Place) -> None:
         """The place is free for reuse from now on."""
         ...
 
-    def settle(self, bytes_max: float) -> None:
-        """Before a round of `better` or `slide`: look where free bytes are to come together, for `bytes_max`
-        of slides at most."""
+    def plan_moves(self, bytes_max: float) -> None:
+        """Plan where free bytes come together, before `relocate` and `compact`. Slides take at most `bytes_max`."""
         ...
 
-    def better(self, place: Place, alignment: int) -> Place | None:
+    def relocate(self, place: Place, alignment: int) -> Place | None:
         """Take a place apart from `place` that leaves the free bytes in larger pieces; None when there is none."""
         ...
 
-    def slide(self, place: Place, alignment: int) -> Place | None:
-        """As `better`, but it may share bytes with `place`, which only a copy like memmove survives."""
+    def compact(self, place: Place, alignment: int) -> Place | None:
+        """As `relocate`, but it may share bytes with `place`, which only a copy like memmove survives."""
         ...
 
     def rank(self, place: Place) -> tuple[int, int, int]:
-        """How far `place` is from where `better` would have it; smaller is nearer."""
+        """Order of places for `relocate`: it moves a span to a place of smaller rank."""
         ...
 
     def distance(self, place: Place) -> int:
-        """How far it is from the gap that `slide` widens, in bytes; 0: it is not to slide."""
+        """Bytes between `place` and the gap that `compact` widens; 0 when it must not slide."""
         ...
 
     def tidy(self) -> None:
@@ -104,14 +102,14 @@ class Placement(Protocol):
 class Fixed:
     """The part of a Placement whose places never move: what is in it does not live long enough."""
 
-    def settle(self, bytes_max: float) -> None:
+    def plan_moves(self, bytes_max: float) -> None:
         """Nothing."""
 
-    def better(self, place: Place, alignment: int) -> Place | None:
+    def relocate(self, place: Place, alignment: int) -> Place | None:
         """None."""
         return None
 
-    def slide(self, place: Place, alignment: int) -> Place | None:
+    def compact(self, place: Place, alignment: int) -> Place | None:
         """None."""
         return None
 

@@ -1,4 +1,4 @@
-"""What every pool and every adaptor on it can do. Adaptors stack: Log(Stats(Retry(Limit(Fault(pool)))))."""
+"""What every pool and every adaptor on it can do. Adaptors stack: Stats(Retry(Limit(Fault(pool))))."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol

@@ -89,14 +89,14 @@ class SpanPool:
         are moved. What finds none slides, farthest first, so that each makes room for the next: dearer by far."""
         placement, left_bytes = self._placement, math.inf if bytes_max is None else bytes_max
         placement.tidy()
-        placement.settle(left_bytes)
+        placement.plan_moves(left_bytes)
         order = sorted(self._live.values(), key=lambda held: placement.rank(held.place), reverse=True)
-        moved = self._shift(order, placement.better, move, barrier, left_bytes)
+        moved = self._shift(order, placement.relocate, move, barrier, left_bytes)
         if overlap and (barrier is None or barrier.done):
-            placement.settle(left_bytes - moved)
+            placement.plan_moves(left_bytes - moved)
             order = [held for held in self._live.values() if placement.distance(held.place)]
             order.sort(key=lambda held: -placement.distance(held.place))
-            moved += self._shift(order, placement.slide, move, barrier, left_bytes - moved)
+            moved += self._shift(order, placement.compact, move, barrier, left_bytes - moved)
         placement.tidy()
         return moved
 

@@ -22,7 +22,7 @@ class Stats(Adaptor):
         inner: Pool,
         clock: Clock,
         timer: Callable[[], int] | None = None,
-        bands: FragmentationPolicy | None = None,
+        policy: FragmentationPolicy | None = None,
         samples_max: int = 4096,
     ) -> None:
         super().__init__(inner)
@@ -31,7 +31,7 @@ class Stats(Adaptor):
         self._failed = self._fragmentation_failures = 0
         self._peak_bytes = inner.taken_bytes
         self._latencies_ns: deque[int] = deque(maxlen=samples_max)
-        self._bands, self._sampler = bands or FragmentationPolicy(), Sampler()
+        self._policy, self._sampler = policy or FragmentationPolicy(), Sampler()
 
     def alloc(self, request: AllocRequest) -> Span:
         timer = self._timer
@@ -53,15 +53,15 @@ class Stats(Adaptor):
 
     def look(self) -> Advice:
         """Take the fragmentation now; what to do about it."""
-        before = self._bands.advice
-        advice = self._bands.see(self.inner.usage().fragmentation or 0.0)
+        before = self._policy.advice
+        advice = self._policy.see(self.inner.usage().fragmentation or 0.0)
         self._sampler.looked(changed=advice is not before)
         return advice
 
     @property
     def advice(self) -> Advice:
         """As of the last look."""
-        return self._bands.advice
+        return self._policy.advice
 
     def usage(self) -> Usage:
         return replace(
