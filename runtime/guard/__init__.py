@@ -1,1 +1,1 @@
-"""Ends things well: deadlines, hangs, and the audit that names who still holds what."""
+"""The guards of the engine: deadlines, hung launches, and the audit that names the owner of every holding."""

@@ -1,6 +1,6 @@
-"""The reclamation audit: after a quiesce every block is free or only cached, no launch is out, nobody holds anything.
+"""The reclamation audit: after a quiesce all blocks are free or cached, no launch is in flight, and nothing is held.
 
-A number that is off comes with its owner and the owner's last events, since a bare sum tells nobody where to look.
+Besides the totals there is one row per owner, with the owner's last events: they show where a leak comes from.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from runtime.memory.kv.paged import PagedPool
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One line of `history.md`, table audit. `expected` None: a figure to read, nothing to judge."""
+    """One row of table audit in `history.md`. A row whose `expected` is None is for information and not judged."""
 
     t_ns: int
     scope: str
@@ -26,7 +26,8 @@ class AuditRow:
 
 
 def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: int, scope: str) -> list[AuditRow]:
-    """All holdings, totals first. `scope` "live" permits holdings of open requests; "quiesce" and "drain" none."""
+    """Return rows of all holdings, totals first. Scope "live" permits holdings of open requests; "quiesce" and "drain"
+    permit none. `in_flight` is the number of launches and copies in flight."""
     now_ns = env.clock.now_ns()
     settled = scope != "live"
     ledger, count = env.ledger, pool.count()
@@ -35,7 +36,7 @@ def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: 
     def row(name: str, kind: str, value: int, expected: int | None, unit: str, owner: str = "") -> AuditRow:
         return AuditRow(now_ns, scope, name, kind, owner, value, expected, unit, ledger.history(owner) if owner else "")
 
-    # A shared block counts once for each of its owners here, as in the rows of owners that this adds up.
+    # A shared block counts once for each of its owners, as in the rows of owners, whose sum this is.
     holdings = sum(items for held, _, items in ledger.outstanding() if held == pool.name)
     rows = [
         row("requests.open", "live", len(open_requests), 0 if settled else None, "requests"),
@@ -58,5 +59,5 @@ def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: 
 
 
 def _unit(held: str, pool: PagedPool) -> str:
-    """What the ledger counts of a pool."""
+    """Return the unit of the ledger's items in the pool `held`."""
     return "blocks" if held == pool.name else "spans"

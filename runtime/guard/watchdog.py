@@ -1,8 +1,8 @@
-"""Deadlines of requests and of what is in flight. It reads the engine's clock and never waits on work.
+"""Deadlines of requests, launches and copies. The watchdog reads the engine's clock and never waits on work.
 
-deadline passed         the request is stopped, aborted and answered 504 now; its blocks wait for the launch
-launch later than late  counted once: device.late
-launch hangs past fatal the device is given up: DeviceLost
+deadline passed              the request ends with 504 at once; its blocks wait for the launch in flight
+launch exceeds late_s        counted once: device.late
+launch exceeds hang_fatal_s  the device is lost: DeviceLost
 """
 
 import heapq
@@ -16,19 +16,19 @@ from runtime.scheduling.request import Request, RequestState
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """When a launch is late, and when it is given up (seconds)."""
+    """Ages (seconds) at which a launch or a copy in flight is late, and at which the device is lost."""
 
     late_s: float = 0.5
     hang_fatal_s: float = 120.0
 
     @property
     def late_ns(self) -> int:
-        """After so many nanoseconds a launch is late."""
+        """`late_s` in nanoseconds."""
         return int(self.late_s * 1e9)
 
 
 class Watchdog:
-    """One per engine."""
+    """Watches the requests and the launches of one engine."""
 
     def __init__(self, env: Env, bounds: Bounds) -> None:
         self._env = env
@@ -38,20 +38,20 @@ class Watchdog:
         self._late: set[Ticket] = set()
 
     def watch(self, request: Request) -> None:
-        """Follow its deadline until it ends."""
+        """Watch the deadline of `request` until the request ends."""
         heapq.heappush(self._deadlines, (request.submit.deadline_ns, request.seq, request))
 
     def expired(self, now_ns: int) -> list[Request]:
-        """Requests whose deadline has passed and which have not ended, earliest first."""
-        gone = []
+        """Remove and return the open requests whose deadline has passed, earliest first."""
+        expired = []
         while self._deadlines and self._next_deadline() <= now_ns:
             request = heapq.heappop(self._deadlines)[2]
             if request.state is not RequestState.ENDED:
-                gone.append(request)
-        return gone
+                expired.append(request)
+        return expired
 
     def lost(self, flight: Ticket, now_ns: int) -> bool:
-        """Whether this launch or copy hangs for good. Counts a late one on the way."""
+        """Return whether this launch or copy exceeds `hang_fatal_s`. Count it when it first exceeds `late_s`."""
         age_ns = (flight.done_ns or now_ns) - flight.launched_ns
         if age_ns >= self._late_ns and flight not in self._late:
             self._late.add(flight)
@@ -60,11 +60,11 @@ class Watchdog:
         return age_ns >= self._fatal_ns and not flight.done
 
     def over(self, flight: Ticket) -> None:
-        """It is not in flight any more."""
+        """Forget `flight`, which is not in flight any more."""
         self._late.discard(flight)
 
     def next_ns(self, flights: Sequence[Ticket]) -> int | None:
-        """When `tick` next has something to see, if nothing else happens before."""
+        """Return the time (ns) of the next deadline or age limit; None when there is none."""
         due = []
         if self._deadlines:
             due.append(self._next_deadline())
