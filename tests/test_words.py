@@ -16,7 +16,6 @@ TO_DO = (
     "runtime/config.py",
     "runtime/config_errors.py",
     "runtime/contract",
-    "runtime/device",
     "runtime/engine",
     "runtime/fast_forward",
     "runtime/memory",

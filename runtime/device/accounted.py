@@ -1,12 +1,12 @@
-"""A model in virtual time that is held to its contract and takes memory as the torch one does: same boundaries, same
-pools, same order, same points.
+"""A model for virtual time that checks its contract and allocates memory as the torch model does: equal boundaries,
+pools, order and fault points.
 
-    run(work)   inputs, decode, chunk -> four spans of the arena -> layer, an operator's scratch, once a layer -> head
-                -> sample -> the model -> sampled -> the arena is reset
+    run(work)   inputs, decode, chunk -> four arena spans -> per layer: contract, scratch of one operator -> head
+                -> sample -> the model -> sampled -> reset of the arena
 
-The tensors at the boundaries are those of the plan (contract/step.py). Without faults, taking and giving back within
-one launch leaves no trace, and a plan of a shape that was held once is held again: both are left out while none is
-armed. No torch, no time.
+The tensors at the boundaries are those of the plan (contract/step.py). While no fault is armed, allocations within one
+launch leave no trace, and a plan that has passed its checks passes them again: `run` then skips both. No torch, no
+time.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,30 +30,30 @@ _KINDS = (PoolKind.WEIGHT, PoolKind.ACTIVATION, PoolKind.WORKSPACE)
 
 
 @dataclass(frozen=True, slots=True)
-class Ration:
-    """Bytes that a launch takes. The defaults are those of the embedded model."""
+class LaunchMemory:
+    """The bytes that a launch allocates; the defaults are those of the embedded model."""
 
     token_parts: tuple[int, ...] = (2308, 4544, 6144)
-    """A token: residual, qkv, mlp."""
+    """Bytes per token: residual, qkv, mlp."""
     sampled_part: int = 3348
-    """A sampled row: logits and what is before them."""
+    """Bytes per sampled row: hidden state and logits."""
     layers: int = 3
     scratch_token: int = 608
-    """An operator, for each token of context: gathered K and V, scores, shares."""
+    """Scratch bytes of an operator per token of context: gathered K and V, scores, softmax."""
     scratch_max: int = 8 << 20
-    """Of one operator; it goes in parts beyond."""
+    """Maximum scratch bytes of one operator, which works in parts beyond it."""
 
     def spans(self, tokens: int, sampled: int) -> tuple[int, ...]:
-        """Of the arena, in order."""
+        """Return the sizes (bytes) of a launch's arena spans, in order."""
         rows, last = (max(_BUCKET, aligned(count, _BUCKET)) for count in (tokens, sampled))
         return (*(part * rows for part in self.token_parts), self.sampled_part * last)
 
     def scratch(self, work: Work) -> int:
-        """Of the ring, for one layer."""
+        """Return the ring bytes of one layer's operator."""
         return max(1, min(self.scratch_max, self.scratch_token * int(work.context_lens.max(initial=0)) * work.rows))
 
     def sizes(self, tokens_max: int, seqs_max: int) -> PoolSizes:
-        """Of pools that hold the largest launch."""
+        """Return the sizes of pools that hold the largest launch."""
         step = sum(aligned(size, 4096) for size in self.spans(tokens_max, seqs_max))
         return PoolSizes(step=step, workspace=2 * self.scratch_max)
 
@@ -68,40 +68,40 @@ class AccountedModel:
         env: Env,
         upstream: Upstream,
         shape: ModelShape,
-        ration: Ration | None = None,
+        launch_memory: LaunchMemory | None = None,
     ) -> None:
         assert shape.tokens_max is not None and shape.samples_max is not None, "pools hold the largest launch there is"
         self.model = model
         self.contract = StepContract[TensorFacts](env, PlannedTensors(), shape)
         self._env = env
-        self._ration = ration or Ration()
-        sizes = self._ration.sizes(shape.tokens_max, shape.samples_max)
+        self._launch_memory = launch_memory or LaunchMemory()
+        sizes = self._launch_memory.sizes(shape.tokens_max, shape.samples_max)
         self.pools: Pools = device_pools(env, upstream, sizes)
         self._activation, self._workspace = self.pools[PoolKind.ACTIVATION], self.pools[PoolKind.WORKSPACE]
-        self._held_once: set[_Plan] = set()
-        """Plans whose tensors keep the contract."""
-        # An armed cache fault lies with another entry: there are some from the start, as after a live warm-up.
+        self._checked_plans: set[_Plan] = set()
+        """Plans whose tensors have passed the contract."""
+        # An armed cache fault returns another entry: the cache has some from the start, as after a live warm-up.
         self._cross(_Plan(1, (1, 1), (), 1), lambda: None, lambda: None)
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """See StepModel. Raises OutOfMemory or ContractViolation, and then nothing was computed."""
+        """See StepModel. Raises OutOfMemory or ContractViolation; nothing is computed then."""
         plan = self._plan(work)
         if self._env.faults.armed:
             return self.contract.attempt(work, lambda: self._run(work, plan))
-        if plan not in self._held_once:
+        if plan not in self._checked_plans:
             self.contract.attempt(work, lambda: self._cross(plan, lambda: None, lambda: None))
-            self._held_once.add(plan)
+            self._checked_plans.add(plan)
         self.contract.check_tables(work)
         return self.model.run(work)
 
     def held(self) -> Iterator[tuple[Span, AllocRequest]]:
-        """All spans that have not ended, for the audit (holdings.py)."""
+        """Yield all live spans with their requests, for the audit (device_audit.py)."""
         return (held for kind in _KINDS for held in self.pools[kind].live())
 
     def _run(self, work: Work, plan: "_Plan") -> tuple[Sampled | None, ...]:
-        """A step with all that it takes and all that is held."""
+        """Run a step with all its allocations and contract checks."""
         session = f"step-{work.step}"
-        request = AllocRequest(self._ration.scratch(work), pool=PoolKind.WORKSPACE)
+        request = AllocRequest(self._launch_memory.scratch(work), pool=PoolKind.WORKSPACE)
         try:
             self.contract.check_tables(work)
             self._cross(
@@ -114,7 +114,8 @@ class AccountedModel:
             self._activation.reset(ResetScope(Lifetime.GRAPH, session), None)
 
     def _cross(self, plan: "_Plan", begin: Callable[[], None], attend: Callable[[], None]) -> None:
-        """Every boundary of a step, in the order of the torch one."""
+        """Check every boundary of a step, in the order of the torch model. `begin` runs before the layers, `attend` in
+        each layer."""
         contract = self.contract
         contract.cross(INPUTS, contract.planned(INPUTS, tokens=plan.tokens, fed=plan.tokens, samples=plan.samples))
         if plan.decode is not None:
@@ -151,20 +152,21 @@ class AccountedModel:
         return _Plan(work.tokens, decode, chunks, samples, mixed=len(singles) < work.rows)
 
     def _take(self, plan: "_Plan", session: str) -> None:
-        for size in self._ration.spans(plan.tokens, plan.samples):
+        for size in self._launch_memory.spans(plan.tokens, plan.samples):
             self._activation.alloc(
                 AllocRequest(size, pool=PoolKind.ACTIVATION, lifetime=Lifetime.GRAPH, session=session)
             )
 
 
 class _Plan(NamedTuple):
-    """What fixes the shapes of a launch's tensors."""
+    """The numbers that determine the shapes of a launch's tensors."""
 
     tokens: int
     decode: tuple[int, int] | None
-    """(rows with one new token, blocks of the longest table)."""
+    """(rows with one new token, blocks of their longest table); None without such rows."""
     chunks: tuple[tuple[int, int], ...]
-    """(new tokens, blocks) of each chunk that reads pages."""
+    """(new tokens, blocks) of each chunk that reads KV pages."""
     samples: int
+    """Number of rows that sample a token."""
     mixed: bool = False
-    """Whether decode rows stand among chunks."""
+    """True when the launch has decode rows and chunks."""

@@ -1,9 +1,9 @@
-"""What a launch costs, from a table that was measured on a real device (`seatrial calibrate`). No torch.
+"""The duration of launches in virtual time, from a table that `seatrial calibrate` measures on a real device. No torch.
 
-    cost = prefill(prompt tokens) + decode(decode rows, their mean context) - launch, times jitter
+    cost = (prefill(prompt tokens) + decode(decode rows, their mean context) - launch) x jitter      nanoseconds
 
-`prefill` is a line through measured points, `decode` a surface through a measured grid (bilinear); past the last point
-both go on as they came. The table says which machine it is of, and how far it was off on a run that it did not see.
+`prefill` interpolates measured points, `decode` a measured grid (bilinear); both extrapolate linearly beyond it. The
+table names its machine and its error on a recorded run that it was not fitted to.
 """
 
 import json
@@ -23,24 +23,24 @@ from runtime.device.hash_model import scramble_one
 
 DEFAULT = "cpu-default"
 _CURVES_MAX = 500
-"""Of 16 KiB each."""
+"""Maximum of cached curves, 16 KiB each."""
 
 
 class Costs(Protocol):
-    """What a simulated device asks."""
+    """The cost model of a simulated device."""
 
     def cost_ns(self, work: Work) -> int:
-        """How long this launch takes."""
+        """Return the duration of a launch in ns."""
         ...
 
     def copy_ns(self, seq: int, blocks: int) -> int:
-        """How long a copy of so many blocks takes; `seq` is its number on the device."""
+        """Return the duration of a copy of `blocks` blocks in ns; `seq` is its ticket number on the device."""
         ...
 
 
 @dataclass(frozen=True)
 class CostTable:
-    """Measured nanoseconds. `made_on`: machine, date, model, threads. `error`: of a recorded run it did not see."""
+    """Measured durations in ns. `made_on` has machine, date, model and threads."""
 
     name: str
     made_on: dict[str, str]
@@ -50,13 +50,14 @@ class CostTable:
     decode_rows: tuple[int, ...]
     decode_context: tuple[int, ...]
     decode_ns: tuple[tuple[int, ...], ...]
-    """[rows][context]"""
+    """[len(decode_rows)][len(decode_context)]."""
     jitter: float
-    """Half the width of the spread about the cost, as a share of it."""
+    """Maximum deviation of a launch from its cost, as a share of the cost."""
     error: dict[str, float]
-    """Share by which it was off: step_p50, step_p90 (of single launches), total (predicted / measured - 1)."""
+    """Relative errors on a recorded run that the table was not fitted to: step_p50 and step_p90 of single launches, and
+    total (predicted / measured - 1)."""
     copy_block_ns: int = 20_000
-    """To copy one block to the host or back, beside `launch_ns` for the copy; a guess where it was not measured."""
+    """Time to copy one block in one direction, besides `launch_ns` per copy. The default is a guess."""
 
     def __post_init__(self) -> None:
         assert list(self.decode_rows) == sorted(set(self.decode_rows)), "decode_rows must ascend"
@@ -68,40 +69,42 @@ class CostTable:
     def launch_cost_ns(
         self, prompt_tokens: int, decode_rows: int, context: int, curve: Sequence[float] | None = None
     ) -> int:
-        """A launch with so many prompt tokens, and decode rows with `context` tokens of KV each, without jitter.
-        `curve`: that of `decode_rows`, where it is known."""
+        """Return the cost (ns, without jitter) of a launch with `prompt_tokens` prompt tokens and `decode_rows` decode
+        rows of `context` tokens of KV each. `curve` is `decode_curve(decode_rows)`, where the caller has it."""
         cost = float(self.launch_ns)
         if prompt_tokens:
             tokens, ns = zip(*self.prefill, strict=True)
-            cost += _line(tokens, ns, prompt_tokens) - self.launch_ns
+            cost += _interpolate(tokens, ns, prompt_tokens) - self.launch_ns
         if decode_rows:
-            cost += _line(self.decode_context, curve or self.decode_curve(decode_rows), context) - self.launch_ns
+            cost += _interpolate(self.decode_context, curve or self.decode_curve(decode_rows), context) - self.launch_ns
         return max(FLOOR_NS, round(cost))
 
     def decode_curve(self, rows: int) -> list[float]:
-        """Of so many decode rows, by context."""
-        return [_line(self.decode_rows, column, rows) for column in zip(*self.decode_ns, strict=True)]
+        """Return the cost (ns) of `rows` decode rows at each context of `decode_context`."""
+        return [_interpolate(self.decode_rows, column, rows) for column in zip(*self.decode_ns, strict=True)]
 
     def words(self) -> str:
-        """One line for people: which table, and how far off."""
-        off = ", ".join(f"{name} {share:+.0%}" for name, share in self.error.items()) or "nobody knows how much"
-        return f"cost table {self.name} ({self.made_on.get('cpu', '?')}, {self.made_on.get('date', '?')}); off by {off}"
+        """Return one line for people: name, machine, date and error of the table."""
+        error = ", ".join(f"{name} {share:+.0%}" for name, share in self.error.items()) or "an unknown error"
+        return (
+            f"cost table {self.name} ({self.made_on.get('cpu', '?')}, {self.made_on.get('date', '?')}); off by {error}"
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """As a file has it."""
+        """Return the content of the table's JSON file."""
         return {"costs": 1, **asdict(self)}
 
 
 class Priced:
-    """Costs of one run: a table, with jitter that depends on seed and step alone."""
+    """Implements Costs for one run: a table, with jitter that depends on seed and step alone."""
 
     def __init__(self, table: CostTable, seed: int) -> None:
         self.table = table
         self._jitter = Jitter(scramble_one(seed & ((1 << 64) - 1)), table.jitter)
         self._measured: dict[int, list[float]] = {}
-        """Of the table, by rows."""
+        """rows -> the table's decode curve."""
         self._curves: dict[tuple[int, int], list[float]] = {}
-        """By rows and first context."""
+        """(rows, first context) -> costs by context."""
 
     def cost_ns(self, work: Work) -> int:
         """See Costs."""
@@ -113,21 +116,25 @@ class Priced:
         return self.mixed_ns(work.step, tokens - decodes, decodes, int(work.context_lens[decoding].sum()))
 
     def mixed_ns(self, step: int, prompt_tokens: int, decodes: int, context_sum: int) -> int:
-        """A launch with so many tokens of prompts, and decode rows with so many tokens of KV in all once it is done."""
+        """Return the duration (ns) of a launch with `prompt_tokens` prompt tokens and `decodes` decode rows, whose
+        context lengths after the launch add up to `context_sum`."""
         context, measured_ns = (context_sum // decodes, self._measured_of(decodes)) if decodes else (0, None)
         return self._jittered(step, self.table.launch_cost_ns(prompt_tokens, decodes, context, measured_ns))
 
     def decode_ns(self, step: int, rows: int, context_sum: int, at_ns: int | None = None) -> int:
-        """A launch of decode rows only, with so many tokens of KV in all once it is done. It begins at `at_ns` (None:
-        now)."""
-        cost = _line(self.table.decode_context, self._measured_of(rows), context_sum // rows)
+        """Return the duration (ns) of a launch of `rows` decode rows, whose context lengths after the launch add up to
+        `context_sum`. It begins at `at_ns` (None: now)."""
+        cost = _interpolate(self.table.decode_context, self._measured_of(rows), context_sum // rows)
         return self._jittered(step, max(FLOOR_NS, round(cost)), at_ns)
 
     def decodes_ns(
         self, step: int, rows: int, context_sum: int, at_ns: int, most: int, until_ns: int | None, late_ns: int
     ) -> list[int]:
-        """When decode launches of the same rows end, the first of them at `at_ns`, one behind the other: up to `most`
-        (STEPS_MAX at most), or the first that ends after `until_ns`, and none that takes `late_ns` or longer."""
+        """Return the end times (ns) of consecutive decode launches of the same rows; the first begins at `at_ns`.
+
+        The list has up to `most` (at most STEPS_MAX) launches. It ends with the first launch that ends after
+        `until_ns`, and before the first that takes `late_ns` or longer.
+        """
         context = context_sum // rows
         at = context % STEPS_MAX
         costs, factors = self._curve(rows, context - at)[at : at + most], self._jitter.factors(step, most)
@@ -145,7 +152,7 @@ class Priced:
         return ends
 
     def _curve(self, rows: int, first: int) -> list[float]:
-        """Costs from context `first` on, a multiple of STEPS_MAX."""
+        """Return the costs (ns) of contexts from `first` on, which is a multiple of STEPS_MAX."""
         curve = self._curves.get((rows, first))
         if curve is None:
             if len(self._curves) >= _CURVES_MAX:
@@ -169,8 +176,8 @@ class Priced:
 
 
 class Slowing(Priced):
-    """A device that gets slower, as one that throttles: after each `over_ns` a launch costs `share` more than before.
-    Growth is exponential, so that it is `share` over any stretch of that length. A nightly's judges must see it."""
+    """Costs of a device that slows down, as a throttled one does: every `over_ns`, launches get `share` more expensive.
+    Growth is exponential, so it is `share` over any interval of that length. Nightly judges must detect it."""
 
     def __init__(self, table: CostTable, seed: int, now_ns: Callable[[], int], share: float, over_ns: int) -> None:
         super().__init__(table, seed)
@@ -180,7 +187,7 @@ class Slowing(Priced):
     def decodes_ns(
         self, step: int, rows: int, context_sum: int, at_ns: int, most: int, until_ns: int | None, late_ns: int
     ) -> list[int]:
-        """See Priced. One by one: what a launch costs depends on when those before it end."""
+        """See Priced. The cost of a launch depends on the end of the launch before it, so no curve is shared."""
         ends: list[int] = []
         for at in range(most):
             cost_ns = self.decode_ns(step + at, rows, context_sum + at * rows, at_ns)
@@ -193,13 +200,13 @@ class Slowing(Priced):
         return ends
 
     def _jittered(self, step: int, cost_ns: int, at_ns: int | None = None) -> int:
-        # A launch is priced by the moment at which it begins, leapt over or not.
+        # The cost depends on the time at which the launch begins, with and without fast-forward.
         at_ns = self._now_ns() if at_ns is None else at_ns
         return super()._jittered(step, round(cost_ns * math.exp(self._growth * at_ns)))
 
 
-def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:
-    """Through measured points; before the first and after the last it goes on as the nearest two do."""
+def _interpolate(xs: Sequence[int], ys: Sequence[float], x: float) -> float:
+    """Interpolate between the points (xs, ys) at `x`, at least 0. Outside of them, extend the nearest segment."""
     if len(xs) == 1:
         return ys[0]
     at = min(max(1, bisect_right(xs, x)), len(xs) - 1)
@@ -208,7 +215,10 @@ def _line(xs: Sequence[int], ys: Sequence[float], x: float) -> float:
 
 
 def read_table(name: str = DEFAULT) -> CostTable:
-    """A table of ours by name, or a file by its path. Raises ValueError that says what is wrong with it."""
+    """Read a bundled table by its name, or a file by a path that ends in .json.
+
+    Raises ValueError that names the defect when it is not a cost table.
+    """
     try:
         text = (
             Path(name).read_text()

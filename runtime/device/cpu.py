@@ -1,9 +1,9 @@
-"""The CPU device: one worker thread that runs jobs in order, and waits there at each pause (launcher.py).
+"""The CPU device: one worker thread that runs jobs in order and waits at each pause of a job (launcher.py).
 
     engine thread   launch(work), copy(copy) --> queue --> returns a ticket at once
-    any thread      call(do) ------------------> queue --> returns when the worker has done it
+    other threads   call(do) ------------------> queue --> returns when the worker has run `do`
 
-The engine never waits on this thread, so a launch that hangs can't blind its watchdog.
+The engine never waits for the worker, so a hung launch does not block the engine's watchdog.
 """
 
 import queue
@@ -21,7 +21,7 @@ from runtime.core.errors import LaunchError
 from runtime.device.launcher import Job, Launcher
 from runtime.device.ports import Mover, StepModel, Tags
 
-_FAREWELL_S = 0.5
+_JOIN_TIMEOUT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Call:
 
 
 class CpuDevice(Launcher):
-    """`threads` is torch's intra-op number on the worker thread; None leaves it as it is."""
+    """Runs jobs on one worker thread. `threads` is torch's number of intra-op threads there; None keeps torch's own."""
 
     def __init__(
         self,
@@ -57,19 +57,22 @@ class CpuDevice(Launcher):
         self._worker.start()
 
     def call(self, do: Callable[[], None]) -> None:
-        """Run `do` on the worker thread, in order with the jobs, and return when it is done. Raises what it raises, or
-        LaunchError when the device is closed. Never for the engine's thread, which waits for no work."""
+        """Run `do` on the worker thread, in order with the jobs, and return when it is done.
+
+        The engine's thread must not call this, since it never waits for work. Raises LaunchError when the device is
+        closed, and every error of `do`.
+        """
         call = _Call(do, Future())
-        with self._door:
+        with self._lock:
             if self._closed:
                 raise LaunchError("the device is closed")
             self._jobs.put(call)
         call.done.result()
 
     def close(self) -> None:
-        """See Launcher. A job that hangs is left to its daemon thread."""
+        """See Launcher. A job that hangs stays on its daemon thread."""
         super().close()
-        self._worker.join(_FAREWELL_S)
+        self._worker.join(_JOIN_TIMEOUT_S)
 
     def _start(self, job: Job) -> None:
         self._jobs.put(job)
@@ -88,21 +91,21 @@ class CpuDevice(Launcher):
             effect.wait()
             call()
 
-        threading.Thread(target=later, name="cpu-device-news", daemon=True).start()
+        threading.Thread(target=later, name="cpu-device-delayed", daemon=True).start()
 
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-        while (asked := self._jobs.get()) is not None:
-            if isinstance(asked, _Call):
-                asked.run()
+        while (item := self._jobs.get()) is not None:
+            if isinstance(item, _Call):
+                item.run()
             else:
-                self._run(asked)
-            del asked  # while idle, keep no request's work alive
+                self._run(item)
+            del item  # an idle worker keeps no request's work alive
 
     def _run(self, job: Job) -> None:
         while (pause := self._advance(job)) is not None:
             if isinstance(pause, Effect):
                 left = carry_out(pause)
-                assert left is None, f"a device does not know {left}"
+                assert left is None, f"a device can't carry out {left}"
         self._report(job)

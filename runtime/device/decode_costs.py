@@ -1,43 +1,42 @@
-"""What decode launches one behind the other cost: the same integers as each by itself, to the bit.
+"""The costs of consecutive decode launches of the same rows: bit-identical to the cost of each launch by itself.
 
-    cost of step s = round(what the table says for its context * what jitter makes of step s)
+    cost of step s = round(cost of its context in the table * jitter factor of step s)
 
-Along a stretch the rows stay and each has a token more, so the mean context grows by one a step. Both factors are
-slices of what is worked out once by arrays, some hundred contexts and some thousand steps at a time; what is left for a
-step is a product and its rounding. A loop does these: between two turns of an engine the six operations on arrays that
-would do them cost more, up to the longest stretch there is.
+In a run of decode steps the rows stay and each gains one token, so the mean context grows by one a step. Both factors
+are slices of cached lists, which numpy computes for hundreds of contexts and thousands of steps at a time. The product
+and its rounding are left to a Python loop: for at most STEPS_MAX steps it is faster than six array operations.
 """
 
 import numpy as np
 
 STEPS_MAX = 256
-"""The longest stretch."""
+"""Maximum number of steps in a run of decode steps."""
 FLOOR_NS = 1_000
-"""No launch is quicker, so two launches never share a stamp."""
+"""Minimum cost of a launch (ns), so that no two launches end at the same time."""
 _BLOCK = 4096
-"""Steps whose jitter is worked out at once."""
+"""Number of steps whose jitter is computed at once."""
 _GOLDEN = 0x9E3779B97F4A7C15
 _53_BITS = (1 << 53) - 1
 
 
 class Jitter:
-    """By how much a launch is off its cost: a factor about 1, from seed and step alone. One multiply of the step's
-    number: no stream of chance that another draw could shift."""
+    """Factors around 1 by which launches deviate from their cost. A factor is a hash of seed and step, not a draw from
+    a random stream, so that no other draw can shift it."""
 
     def __init__(self, seed: int, share: float) -> None:
-        """`seed` has 64 bits; `share` is half the width of the spread."""
+        """`seed` has 64 bits; factors are within 1 +- `share`."""
         self._share = share
         self._seed = seed
         self._block = -1
         self._factors: list[float] = []
 
     def factor(self, step: int) -> float:
-        """Of one step."""
+        """Return the factor of one step."""
         unit = ((step * _GOLDEN + self._seed) >> 11 & _53_BITS) * 2.0**-52 - 1.0
         return 1.0 + self._share * unit
 
     def factors(self, step: int, n: int) -> list[float]:
-        """Of `n` steps from this one on."""
+        """Return the factors of `n` steps, at most STEPS_MAX, from `step` on."""
         assert n <= STEPS_MAX, f"a stretch of {n} steps is longer than {STEPS_MAX}"
         block, at = divmod(step, _BLOCK)
         if block != self._block:
@@ -49,8 +48,8 @@ class Jitter:
 
 
 def curve_of(contexts: tuple[int, ...], measured_ns: list[float], first: int) -> list[float]:
-    """What decode launches of some rows cost from context `first` on, before jitter: whole ns, for twice STEPS_MAX
-    contexts, so that a stretch which begins in the first half lies in it. `costs._line` does one of them."""
+    """Return the costs of decode launches at 2 * STEPS_MAX contexts from `first` on, in whole ns without jitter. A run
+    of steps that begins in the first half lies within them. `costs._interpolate` computes a single cost."""
     xs, ys, x = np.asarray(contexts), np.asarray(measured_ns, np.float64), np.arange(first, first + 2 * STEPS_MAX)
     if len(xs) == 1:
         costs = np.full(len(x), ys[0])

@@ -1,4 +1,4 @@
-"""Audit rows of the device's own pools: weights stay, a launch gives back all that it took. No torch."""
+"""Audit rows of the device's own pools: weights stay allocated, a launch frees all its spans. No torch."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,8 @@ Held = Iterable[tuple[Span, AllocRequest]]
 
 
 def device_rows(env: Env, held: Held, scope: str) -> list[AuditRow]:
-    """`held` are all live spans of those pools. In scope "live" a launch may be under way, so nothing is expected."""
+    """Return the rows for `held`, all live spans of the device's pools. In scope "live" a launch may be in flight, so
+    no value is expected."""
     now_ns = env.clock.now_ns()
     expected = None if scope == "live" else 0
 
@@ -25,14 +26,14 @@ def device_rows(env: Env, held: Held, scope: str) -> list[AuditRow]:
         bytes_of[request.pool] += span.bytes
         if request.lifetime is not Lifetime.GLOBAL:
             spans_of[request.pool, request.owner] += 1
-    # Never judged: what a launch under way holds, and what stays for good.
+    # Rows of kind "cached" are not judged: spans of a launch in flight, and spans that stay allocated.
     kind = "cached" if scope == "live" else "live"
     rows = [row(f"{pool}_bytes", "cached", bytes_of[pool], "bytes") for pool in (PoolKind.WEIGHT, *_OF_A_LAUNCH)]
     for pool in _OF_A_LAUNCH:
         total = sum(count for (of, _), count in spans_of.items() if of == pool)
-        rows.append(row(f"{pool}_spans.live", kind, total, "spans"))  # named as a sum of the rows of owners is
+        rows.append(row(f"{pool}_spans.live", kind, total, "spans"))  # the sum of the rows of owners
     rows += [
-        row(f"{pool}_spans", kind, count, "spans", owner, "its launch is over and its reset never came")
+        row(f"{pool}_spans", kind, count, "spans", owner, "its launch is done, and its spans were not reset")
         for (pool, owner), count in spans_of.items()
     ]
     return rows

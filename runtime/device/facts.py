@@ -1,5 +1,5 @@
-"""What the contract is told about a torch tensor, and tensors made to given facts. Reading facts starts no kernel and
-waits for none."""
+"""Facts of torch tensors for the contract (shape, strides, dtype, device, address), and tensors that have given facts.
+Reading facts launches no kernel and waits for none."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from runtime.contract.spec import ITEM_BYTES, TensorFacts
 
 _NAMES = {getattr(torch, name): name for name in ITEM_BYTES}
 _ALIGNMENT = 128
-"""Addresses are told apart modulo this."""
+"""Bytes. Tensors are made at an address that equals the wanted one modulo this."""
 
 
 class TorchTensors:
@@ -31,12 +31,12 @@ class TorchTensors:
         if 0 in shape:
             return torch.empty_strided(shape, strides, dtype=dtype)
         raw = bytearray(reach * dtype.itemsize + _ALIGNMENT)
-        # From a buffer, since a view of a tensor can't begin inside an element.
+        # `frombuffer` takes any byte offset; a view of a tensor can't begin inside an element.
         base = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
         skipped = (facts.address - base) % _ALIGNMENT
         made = torch.frombuffer(raw, dtype=dtype, count=reach, offset=skipped).as_strided(shape, strides)
-        room = made
-        while room.dim() > tensor.dim():
-            room = room[..., 0]
-        room[tuple(slice(size) for size in tensor.shape)].copy_(tensor)
+        target = made
+        while target.dim() > tensor.dim():
+            target = target[..., 0]
+        target[tuple(slice(size) for size in tensor.shape)].copy_(tensor)
         return made

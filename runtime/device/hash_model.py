@@ -1,14 +1,16 @@
-"""A model without weights: what it says is a keyed function of all tokens before, as far as they are in its KV.
+"""A model without weights: the next token is a keyed hash of all earlier tokens, read from the model's KV.
 
-    slot(p)   = slot(p - 1) + mix(token[p], p)        a token of the prompt, or one that nobody said here
-              = slot(p - 1) + STEP * (2p + 1)         the very token that slot(p - 1) says next
+    slot(p)   = slot(p - 1) + mix(token[p], p)        a prompt token, or a token that does not follow from slot(p - 1)
+              = slot(p - 1) + STEP * (2p + 1)         the token that follows from slot(p - 1)
     token     = letter(scramble(slot(last) ^ key)) + SAID
 
-Each slot holds a running word of its whole prefix, as K and V of a deep layer do. A lost, doubled, swapped or foreign
-token changes every token after it; `expected` says what a request must get, alone or in any company.
+Each KV slot holds one uint64, a running hash of the whole prefix, as K and V of a deep layer depend on it. A lost,
+repeated, swapped or foreign token changes every later token. `expected` returns the answer that a request must get,
+in any batch.
 
-What the model says has ids of its own (`SAID` and above, no prompt has them), and while all is well its slots are a
-square in p: the sum of 2p + 1 over p is a difference of squares. So k tokens of many rows are one operation.
+Generated tokens have ids of their own (`SAID` and above), which no prompt contains. The hashes of correctly generated
+tokens are a quadratic in p, since the sum of 2p + 1 over p is a difference of squares. So `decode_ahead` computes k
+tokens of many rows in one array operation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ from runtime.core.work import Ints, Sampled, Work
 FIRST, LETTERS = 32, 95
 """Tokens are printable ASCII, so that a text has as many characters as tokens."""
 SAID = 128
-"""What is added to the letters that the model says."""
+"""Offset of generated token ids: the id of a generated letter is its character code plus this."""
 VOCABULARY = 256
 
 _MASK = (1 << 64) - 1
@@ -36,23 +38,23 @@ Words = npt.NDArray[np.uint64]
 
 
 class HashModel:
-    """Implements `runtime.device.ports.StepModel` over a KV of its own, one word a slot."""
+    """Implements `runtime.device.ports.StepModel` over its own KV, one uint64 per slot."""
 
     def __init__(self, blocks: int, block_tokens: int, seed: int) -> None:
         self.block_tokens = block_tokens
         self._kv: Words = np.zeros(blocks * block_tokens, np.uint64)
         self._key = key_of(seed)
         self.plain = tuple(Sampled(token) for token in range(VOCABULARY))
-        """Each token, drawn without log probabilities."""
+        """[VOCABULARY]: the result for each token without log probabilities."""
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
         """See StepModel."""
         starts, ends = work.row_starts[:-1], work.row_starts[1:]
         past = self._past(work, starts)
         steps = mix(work.token_ids, work.positions)
-        said = work.token_ids >= SAID
-        if said.any():
-            self._said(work, past, steps, said)
+        generated = work.token_ids >= SAID
+        if generated.any():
+            self._replace_generated(work, past, steps, generated)
         running = steps.cumsum()
         offsets = past - (running[starts] - steps[starts])
         running += offsets if len(offsets) == len(running) else offsets.repeat(ends - starts)
@@ -61,26 +63,28 @@ class HashModel:
 
     @property
     def rows(self) -> Words:
-        """[blocks, block_tokens]: all that its blocks hold, for whoever moves them."""
+        """The KV as [blocks, block_tokens], for the mover."""
         return self._kv.reshape(-1, self.block_tokens)
 
     @property
     def slots(self) -> Words:
-        """The same, flat: what the KV holds in each slot."""
+        """The KV as [blocks * block_tokens], by slot."""
         return self._kv
 
-    def decode_ahead(self, past: Words, places: Ints, tokens: Ints, steps: int) -> tuple[Words, Ints] | None:
-        """What `steps` decode steps of healthy rows do: the states that their KV will hold and the tokens they draw,
-        both [rows, steps]. `past` [rows] are the states before, and `tokens` [rows] go in first, at `places` [rows].
-        None when one of these is not what the state before it says: then no such rule holds."""
+    def decode_ahead(self, past: Words, positions: Ints, tokens: Ints, steps: int) -> tuple[Words, Ints] | None:
+        """Return the KV states and the sampled tokens of `steps` decode steps, both [rows, steps].
+
+        `past` [rows] are the states before the steps; `tokens` [rows] are the first inputs, at `positions` [rows].
+        Return None when a token does not follow from its state, since the closed form does not hold then.
+        """
         if np.count_nonzero(following(past, self._key) != tokens):
             return None
-        first = places[:, None]
+        first = positions[:, None]
         states = past[:, None] + _squares(first, first + np.arange(1, steps + 1))
         return states, following(states, self._key)
 
     def sampled(self, state: int) -> Sampled:
-        """The token that follows `state`, with log probabilities."""
+        """Return the token that follows `state`, with log probabilities."""
         return drawn(state, self._key, with_logprobs=True)
 
     def _drawn(self, states: Words, work: Work) -> tuple[Sampled | None, ...]:
@@ -97,7 +101,7 @@ class HashModel:
         )
 
     def _past(self, work: Work, starts: Ints) -> Words:
-        """What each row's KV holds of its tokens before this launch: the slot of the last of them, 0 for none."""
+        """Return the state [rows] of each row before this launch, from the slot of its last token; 0 without one."""
         size = self.block_tokens
         before = (work.positions[starts] - 1).tolist()
         slots = [
@@ -109,44 +113,45 @@ class HashModel:
             past[[at < 0 for at in before]] = 0
         return past
 
-    def _said(self, work: Work, past: Words, steps: Words, said: npt.NDArray[np.bool_]) -> None:
-        """Put the steps of those tokens right that are what the state before them says next."""
+    def _replace_generated(self, work: Work, past: Words, steps: Words, generated: npt.NDArray[np.bool_]) -> None:
+        """Replace the `steps` [tokens] of generated tokens that follow from the state before them."""
         lengths = work.row_starts[1:] - work.row_starts[:-1]
         alone = np.flatnonzero(lengths == 1)
         at = work.row_starts[alone]
-        well = said[at] & (work.token_ids[at] == following(past[alone], self._key))
-        places = work.positions[at]
-        steps[at] = np.where(well, _squares(places, places + 1), steps[at])
-        for row in np.flatnonzero(lengths > 1).tolist():  # computed again after a preemption: rare
+        follows = generated[at] & (work.token_ids[at] == following(past[alone], self._key))
+        positions = work.positions[at]
+        steps[at] = np.where(follows, _squares(positions, positions + 1), steps[at])
+        for row in np.flatnonzero(lengths > 1).tolist():  # recomputed after a preemption: rare
             start, end = int(work.row_starts[row]), int(work.row_starts[row + 1])
-            if said[start:end].any():
-                self._again(work, start, end, past[row : row + 1], steps)
+            if generated[start:end].any():
+                self._replace_in_row(work, start, end, past[row : row + 1], steps)
 
-    def _again(self, work: Work, start: int, end: int, state: Words, steps: Words) -> None:
-        """One row of a prompt and tokens that were said before: guess that all are well, and walk where they aren't.
-        `state` has one element: a numpy scalar would warn where an array wraps."""
-        tokens, places = work.token_ids[start:end], work.positions[start:end]
+    def _replace_in_row(self, work: Work, start: int, end: int, state: Words, steps: Words) -> None:
+        """Replace the steps of one row of several tokens, prompt and generated ones. Assume that all generated tokens
+        follow, and start over behind each that does not. `state` has shape [1]: a numpy scalar would warn on overflow,
+        where an array wraps."""
+        tokens, positions = work.token_ids[start:end], work.positions[start:end]
         first = start + int(np.argmax(tokens >= SAID))
         state = state + steps[start:first].sum(dtype=np.uint64, keepdims=True)
         while first < end:
             at = first - start
-            guess = state + _squares(places[at : at + 1], places[at:])
+            guess = state + _squares(positions[at : at + 1], positions[at:])
             wrong = np.flatnonzero(tokens[at:] != following(guess, self._key))
-            well = int(wrong[0]) if len(wrong) else end - first
-            steps[first : first + well] = _squares(places[at : at + well], places[at : at + well] + 1)
-            if first + well == end:
+            count = int(wrong[0]) if len(wrong) else end - first
+            steps[first : first + count] = _squares(positions[at : at + count], positions[at : at + count] + 1)
+            if first + count == end:
                 return
-            state = guess[well : well + 1] + steps[first + well : first + well + 1]
-            first += well + 1
+            state = guess[count : count + 1] + steps[first + count : first + count + 1]
+            first += count + 1
 
 
 def key_of(seed: int) -> int:
-    """The key of a seed's answers."""
+    """Return the hash key of `seed`."""
     return scramble_one((seed * _TOKEN + _PLACE) & _MASK)
 
 
 def following(states: Words, key: int) -> Ints:
-    """The token that each of `states` says next."""
+    """Return the token that follows each of `states`."""
     words = _scramble(states ^ np.uint64(key))
     words %= _LETTERS
     words += _SPOKEN
@@ -154,8 +159,8 @@ def following(states: Words, key: int) -> Ints:
 
 
 def drawn(state: int, key: int, with_logprobs: bool) -> Sampled:
-    """The token that follows `state`, with keyed log probabilities where they are wanted. The margin between the best
-    two is at least 0.25: a token that parts is never rounding."""
+    """Return the token that follows `state`, with log probabilities on request. The best two are at least 0.25 apart,
+    so that rounding never explains another token."""
     word = scramble_one(state ^ key)
     letter = word % LETTERS
     token = FIRST + SAID + letter
@@ -168,25 +173,25 @@ def drawn(state: int, key: int, with_logprobs: bool) -> Sampled:
 
 
 def expected(prompt: Sequence[int], n: int, seed: int, with_logprobs: bool = False) -> list[Sampled]:
-    """The answer of `n` tokens that follows `prompt`, without any KV. No token of the prompt may be one that the model
-    says: then it would be a longer answer to a shorter prompt."""
+    """Return the first `n` tokens of the answer to `prompt`, computed without KV. The prompt must not contain generated
+    tokens, since these would continue an answer to a shorter prompt."""
     key, tokens = key_of(seed), np.asarray(prompt, np.int64)
-    assert len(tokens) and int(tokens.max()) < SAID, "a prompt has no tokens that only the model says"
-    places = np.arange(len(tokens), len(tokens) + n)
-    states = mix(tokens, np.arange(len(tokens))).sum(dtype=np.uint64) + _squares(places[:1], places)
+    assert len(tokens) and int(tokens.max()) < SAID, "a prompt must not contain tokens that only the model says"
+    positions = np.arange(len(tokens), len(tokens) + n)
+    states = mix(tokens, np.arange(len(tokens))).sum(dtype=np.uint64) + _squares(positions[:1], positions)
     if not with_logprobs:
         return [Sampled(token) for token in following(states, key).tolist()]
     return [drawn(one, key, with_logprobs=True) for one in states.tolist()]
 
 
 def text_of(tokens: Sequence[int]) -> Iterator[str]:
-    """One character for each token of an answer."""
+    """Yield one character for each token of an answer."""
     return (chr(token & (SAID - 1)) for token in tokens)
 
 
 def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
-    """Prompt tokens of (seed, count) parts, first part first; equal seeds give equal beginnings. One pass: parts of
-    many prompts together cost a third of what each costs by itself."""
+    """Return the prompt tokens of (seed, count) parts, in order; parts of equal seeds begin with equal tokens. One call
+    for the parts of many prompts costs a third of one call per part."""
     begins, at = [], 0
     for seed, count in parts:
         begins.append((seed - at * _PLACE) & _MASK)
@@ -202,7 +207,7 @@ def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def mix(tokens: Ints, positions: Ints) -> Words:
-    """One word for each (token, position)."""
+    """Return one hash (uint64) for each pair of token and position."""
     words = tokens.astype(np.uint64)
     words *= np.uint64(_TOKEN)
     words += positions.view(np.uint64) * np.uint64(_PLACE)
@@ -210,12 +215,12 @@ def mix(tokens: Ints, positions: Ints) -> Words:
 
 
 def _squares(first: Ints, end: Ints) -> Words:
-    """What the healthy steps from place `first` up to before `end` add."""
+    """Return the sum of the steps of following tokens at positions `first` <= p < `end`."""
     return (end * end - first * first).view(np.uint64) * np.uint64(_STEP)
 
 
 def _scramble(words: Words) -> Words:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), in place: these arrays are small and many."""
+    """Apply the finaliser of splitmix64 (Steele, Lea, Flood 2014) in place, since there are many small arrays."""
     words ^= words >> _30
     words *= np.uint64(_FIRST)
     words ^= words >> _27
@@ -225,7 +230,7 @@ def _scramble(words: Words) -> Words:
 
 
 def scramble_one(word: int) -> int:
-    """The same for one Python number."""
+    """Apply the finaliser of splitmix64 to one Python integer."""
     word = ((word ^ (word >> 30)) * _FIRST) & _MASK
     word = ((word ^ (word >> 27)) * _SECOND) & _MASK
     return word ^ (word >> 31)

@@ -1,4 +1,4 @@
-"""Host memory of a simulated device: real bytes, so that what is swapped over somebody's KV is really lost. No torch.
+"""Host memory of a simulated device. It stores real bytes, so that an overwritten KV is really lost. No torch.
 
 block --out--> [KV of all its blocks | tags of all its blocks] --in--> other blocks
 """
@@ -17,7 +17,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class HostBytes:
-    """Implements `runtime.memory.spans.upstream.Upstream` with arrays, up to `room_bytes` in all."""
+    """Implements `runtime.memory.spans.upstream.Upstream` with numpy arrays of up to `room_bytes` bytes in all."""
 
     def __init__(self, room_bytes: int) -> None:
         self.left_bytes = room_bytes
@@ -37,20 +37,20 @@ class HostBytes:
         del self._arrays[pool, segment]
 
     def words(self, pool: str, segment: int, offset: int, count: int) -> Words:
-        """`count` uint64 at `offset` (bytes), to read and to write."""
+        """Return a writable view [count] of uint64 at `offset` (bytes) of a segment."""
         found: Words = self._arrays[pool, segment][offset : offset + 8 * count].view(np.uint64)
         assert len(found) == count, f"{count} words at {offset} reach past segment {segment} of {pool}"
         return found
 
     def move(self, old: Span, new: Span, size_bytes: int) -> None:
-        """As defragmentation wants it; both may share bytes."""
+        """Copy `size_bytes` from `old` to `new` for defragmentation; the spans may overlap."""
         source = self._arrays[old.pool, old.segment][old.offset : old.offset + size_bytes].copy()
         self._arrays[new.pool, new.segment][new.offset : new.offset + size_bytes] = source
 
 
 class SimMover:
-    """Implements `runtime.device.ports.Mover`: `slots` is the simulated KV, [blocks, block_tokens], moved as the tags
-    are."""
+    """Implements `runtime.device.ports.Mover`: it copies the simulated KV in `slots`, [blocks, block_tokens], and the
+    tags in one way."""
 
     def __init__(self, host: HostBytes, pool: str, slots: Words, plane: TagPlane) -> None:
         self._host = host

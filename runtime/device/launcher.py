@@ -1,15 +1,14 @@
-"""The one protocol of launches and copies on every device: tickets, crossings of fault points, release, close, lost.
+"""The protocol of launches and copies on every device: tickets, fault points, pauses, close, and lost devices.
 
     engine      launch(work) --before, may refuse--> queue       copy(copy) --> queue      both give a ticket at once
     launch      [pause] verify tags --in_flight--> [pause] model, tags --after--> [pause] --complete--> ledger
     copy        --before--> [pause] --in_flight--> [pause] move KV and tags --after--> [pause]      --> ledger
 
-Jobs run one after the other, in the order in which they came. A job is a generator that stops at each pause: an effect
-that holds it up, or the work itself, at the moment at which the device is busy with it. A device only says how time
-passes at a pause: `CpuDevice` waits on its worker thread, `SimDevice` plans the rest for later. A device with streams
-waits for its event there.
+Jobs run one after the other, in order of arrival. A job is a generator that yields at each pause: a fault effect that
+delays it, or the work that keeps the device busy. A device only decides how time passes at a pause: `CpuDevice` waits
+on its worker thread, `SimDevice` schedules the rest of the job for later.
 
-Each ticket is finished exactly once. What holds the news of a launch up (`device.complete`) holds up no other job.
+Each ticket is finished exactly once. A delayed completion report (`device.complete`) delays no other job.
 """
 
 import threading
@@ -26,22 +25,22 @@ from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, ph
 from runtime.device.ports import Mover, StepModel, Tags
 
 Pause = Effect | Work | Copy
-Life = Generator[Pause, None, StepResult | None]
+JobSteps = Generator[Pause, None, StepResult | None]
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A launch or a copy on its way. `result` and `error` are filled when its life is over."""
+    """A launch or a copy that is queued or running. `result` or `error` is set when its steps are done."""
 
     ticket: Ticket
-    life: Life
+    steps: JobSteps
     result: StepResult | None = None
     error: RuntimeFailure | None = None
 
 
 class Launcher(ABC):
-    """Implements `runtime.core.ports.Device` with the models in `models`, by `Work.model_key`. Without `mover` it
-    refuses copies."""
+    """Implements `runtime.core.ports.Device`. `models` maps `Work.model_key` to a model; without `mover`, copies are
+    refused."""
 
     def __init__(self, models: Mapping[str, StepModel], plane: Tags, env: Env, mover: Mover | None) -> None:
         self._models: Mapping[str, StepModel] = dict(models)
@@ -51,26 +50,26 @@ class Launcher(ABC):
         self._seq = 0
         self._closed = False
         self._lost: DeviceLost | None = None
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
 
-    # -- what a device is ---------------------------------------------------------------------------------------------
+    # -- implemented by each device -----------------------------------------------------------------------------------
 
     @abstractmethod
     def _start(self, job: Job) -> None:
-        """Take `job` behind those before it. Returns at once; called with the door held."""
+        """Queue `job` and return at once. The caller holds the lock."""
 
     @abstractmethod
     def _waiting(self) -> Iterable[Job]:
-        """Take back the jobs that have not begun; none begins any more. Called with the door held."""
+        """Remove and return the jobs that have not begun; none begins afterwards. The caller holds the lock."""
 
     @abstractmethod
     def _when_over(self, effect: Effect, call: Callable[[], None]) -> None:
-        """Make `call` once `effect` is over or released, and let other jobs go on meanwhile."""
+        """Call `call` once `effect` is over or released. Other jobs run meanwhile."""
 
-    # -- the engine's side --------------------------------------------------------------------------------------------
+    # -- called by the engine -----------------------------------------------------------------------------------------
 
     def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
-        """Queue one step and return at once. Raises LaunchError or DeviceLost when nothing will run."""
+        """See Device. Raises LaunchError or DeviceLost; nothing runs then."""
         self._refuse_lost()
         if work.model_key not in self._models:
             known = ", ".join(repr(key) for key in self._models)
@@ -78,15 +77,15 @@ class Launcher(ABC):
         return self._queue(work, self._launch(work, reads, self._cross(DEVICE_LAUNCH, work, "before")))
 
     def copy(self, copy: Copy) -> Ticket:
-        """Queue a copy and return at once. Raises LaunchError or DeviceLost when nothing will be copied."""
+        """See Device. Raises LaunchError or DeviceLost; nothing is copied then."""
         self._refuse_lost()
         if self._mover is None:
             raise LaunchError("this device has no host memory to copy to")
         return self._queue(copy, self._copy(copy, self._mover))
 
     def close(self) -> None:
-        """Refuse jobs from now on and fail those still queued. One that hangs ends when its fault does."""
-        with self._door:
+        """Refuse new jobs and fail queued ones with LaunchError. A hung job ends when its fault is released."""
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
@@ -95,12 +94,12 @@ class Launcher(ABC):
             job.error = LaunchError("the device was closed before this launch began")
             self._finish(job)
 
-    def _queue(self, work: Work | Copy, life: Life) -> Ticket:
-        with self._door:
+    def _queue(self, work: Work | Copy, steps: JobSteps) -> Ticket:
+        with self._lock:
             if self._closed:
                 raise LaunchError("the device is closed")
             ticket = self._ticket(work)
-            self._start(Job(ticket, life))
+            self._start(Job(ticket, steps))
         return ticket
 
     def _ticket(self, work: Work | Copy) -> Ticket:
@@ -111,9 +110,9 @@ class Launcher(ABC):
         if self._lost is not None:
             raise DeviceLost(str(self._lost))
 
-    # -- the life of a job --------------------------------------------------------------------------------------------
+    # -- the steps of a job -------------------------------------------------------------------------------------------
 
-    def _launch(self, work: Work, reads: Sequence[Claim], held: Effect | None) -> Life:
+    def _launch(self, work: Work, reads: Sequence[Claim], held: Effect | None) -> JobSteps:
         if held is not None:
             yield held
         breaches = self._plane.verify(work, reads)
@@ -123,15 +122,15 @@ class Launcher(ABC):
         yield work
         return (yield from self._compute(work, breaches))
 
-    def _compute(self, work: Work, breaches: tuple[Breach, ...]) -> Life:
-        """The part of a launch behind its verification, once the device has paid for it."""
+    def _compute(self, work: Work, breaches: tuple[Breach, ...]) -> JobSteps:
+        """Run the model and stamp the tags, after the verification and once the time of the launch has passed."""
         sampled = self._models[work.model_key].run(work)
         self._plane.stamp(work)
         if (held := self._cross(DEVICE_LAUNCH, work, "after")) is not None:
             yield held
         return StepResult(sampled, breaches)
 
-    def _copy(self, copy: Copy, mover: Mover) -> Life:
+    def _copy(self, copy: Copy, mover: Mover) -> JobSteps:
         held = cross_copy(self._env, copy, "before")
         dropped = held is not None and held.kind is Kind.DROP
         if held is not None and not dropped:
@@ -151,9 +150,10 @@ class Launcher(ABC):
             raise LaunchError(f"the device was closed while this {what} was held up")
 
     def _advance(self, job: Job) -> Pause | None:
-        """Run `job` up to its next pause. None: it is over, with its result or its error in place."""
+        """Run `job` up to its next pause and return the pause. Return None when the job is done; its result or error is
+        set then."""
         try:
-            return next(job.life)
+            return next(job.steps)
         except StopIteration as over:
             job.result = over.value
         except RuntimeFailure as failure:
@@ -164,7 +164,7 @@ class Launcher(ABC):
         return None
 
     def _report(self, job: Job) -> None:
-        """The job is over; the news of a launch may still be held up, while the device goes on."""
+        """Finish the ticket of a job that is done. A fault may delay this for a launch, while the device goes on."""
         if isinstance(job.error, DeviceLost):
             self._lost = job.error
         work = job.ticket.work

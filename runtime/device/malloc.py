@@ -1,8 +1,8 @@
-"""Settle glibc's malloc, so that step buffers are used again instead of being mapped and faulted in at each step.
+"""Configures glibc's malloc to reuse step buffers instead of mapping new pages at each step.
 
-By default glibc hands every large buffer back to the kernel at `free` and gets it zeroed, page by page, at the next
-`malloc`: about 1,000 minor faults a decode step, which cost half the speed of a small model. It also makes resident
-memory follow the last batch, where a soak wants to see a plateau.
+By default glibc returns every large buffer to the kernel at `free`, and the next `malloc` maps zeroed pages again. The
+about 1,000 minor faults per decode step halve the speed of a small model. Resident memory would also follow the size of
+the last batch, while a soak test expects a plateau.
 """
 
 import ctypes
@@ -15,9 +15,9 @@ _TRIM_THRESHOLD = 1 << 30
 
 
 def keep_freed_memory() -> bool:
-    """For this process and all its threads: buffers up to 32 MiB come from the heap, which shrinks above 1 GiB only.
+    """Serve buffers of up to 32 MiB from the heap, and keep up to 1 GiB of free heap, for all threads of this process.
 
-    False where the C library has no `mallopt` (then nothing changed).
+    Return False when the C library has no `mallopt`; nothing changes then.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -28,5 +28,5 @@ def keep_freed_memory() -> bool:
 
 
 def minor_faults() -> int:
-    """Pages mapped in without reading a disk since this process began, over all threads."""
+    """Return the number of minor page faults of this process since its start, over all threads."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

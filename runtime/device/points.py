@@ -1,10 +1,10 @@
-"""Fault points of the device layer, the same for every device.
+"""Fault points of the device layer, shared by all devices.
 
     launch() --before--> queue --> [verify] --in_flight--> model, tags --after--> complete --> ledger
 
-A device that owns a thread carries delays and hangs out on that thread; a virtual one completes the ticket at
-`effect.due_ns`, or when released. `launch` itself never waits. One crossing a launch and place; `phase` is "prefill"
-when some row has more than one new token, else "decode". Rows of several groups share a launch, so no group is passed.
+The CPU device waits out delays and hangs on its worker thread; the simulated one continues at `effect.due_ns`, or when
+the effect is released. `launch` itself never waits. Each launch crosses each place once; `phase` is "prefill" when some
+row has more than one new token, else "decode". Rows of several groups share a launch, so no group is passed.
 """
 
 from faults import Effect
@@ -41,11 +41,11 @@ DEVICE_LAUNCH = Point(
 DEVICE_COMPLETE = Point(
     name="device.complete",
     layer="device",
-    breaks="the news that a launch is done comes late, or not before the fault heals; its results are whole, and "
-    "the device goes on with other launches meanwhile",
+    breaks="the completion of a launch is reported late, or not before the fault heals; its results are correct, and "
+    "the device runs other launches meanwhile",
     actions=(
         delay(symptom="mark:device.late"),
-        # Of kind HANG: the ticket must come back when the fault heals, or every drop would end in DeviceLost.
+        # The kind is HANG: the ticket must complete when the fault heals, or every drop would end in DeviceLost.
         hang("drop", symptom="mark:device.late"),
     ),
     scope=(shows(phase=PHASES),),
@@ -53,8 +53,8 @@ DEVICE_COMPLETE = Point(
 
 _COPY_PLACES = ("before", "in_flight", "after")
 _COPY_BREAKS = (
-    "one copy of a request's KV {way} the host: failed with nothing moved (before, in_flight) or moved in vain "
-    "(after), late, stuck, or called done with nothing moved (drop); blocks and bytes of others are untouched"
+    "one copy of a request's KV {way} the host: failed before it (before, in_flight) or reported as failed after it "
+    "(after), late, stuck, or reported as done without a copy (drop); blocks and bytes of others are untouched"
 )
 _COPY_ACTIONS = (
     fail("error", LaunchError, symptom="mark:swap.failed", placements=_COPY_PLACES),
@@ -81,7 +81,7 @@ POINTS = (DEVICE_LAUNCH, DEVICE_COMPLETE, DEVICE_COPY_D2H, DEVICE_COPY_H2D)
 
 
 def cross_copy(env: Env, copy: Copy, place: str) -> Effect | None:
-    """Cross the point of a copy's way."""
+    """Cross the fault point of the copy's direction. Return None while no fault is armed."""
     faults = env.faults
     if not faults.armed:
         return None
@@ -91,5 +91,5 @@ def cross_copy(env: Env, copy: Copy, place: str) -> Effect | None:
 
 
 def phase_of(work: Work) -> str:
-    """ "prefill" when some row has more than one new token, else "decode"."""
+    """Return "prefill" when some row has more than one new token, else "decode"."""
     return "prefill" if work.tokens > work.rows else "decode"

@@ -1,4 +1,4 @@
-"""What every device of ours is given: models to run and a tag plane to check. No torch."""
+"""The ports of a device: the model that it runs, the mover of KV, and the tag plane that it checks. No torch."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,23 +7,24 @@ from runtime.core.work import Breach, Claim, Copy, Sampled, Work
 
 
 class StepModel(Protocol):
-    """What a device runs. Called from one thread, one work at a time."""
+    """A model that a device runs. It is called from one thread, with one launch at a time."""
 
     def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Compute and sample; K and V of its tokens are written afterwards. May be repeated with the same work."""
+        """Compute a launch, write K and V of its tokens, and return the samples [rows], None for rows without sampling.
+        A repeated call with equal work gives equal results."""
         ...
 
 
 class Mover(Protocol):
-    """Moves KV, tags included, between a request's blocks and its bytes on the host. Called as a StepModel is."""
+    """Copies KV and tags between a request's blocks and its bytes on the host, on the thread of the model."""
 
     @property
     def block_bytes(self) -> int:
-        """What one block takes on the host."""
+        """Bytes of one block on the host."""
         ...
 
     def move(self, copy: Copy) -> None:
-        """The whole copy, at once."""
+        """Make the whole copy before returning."""
         ...
 
 
@@ -31,9 +32,9 @@ class Tags(Protocol):
     """The part of the tag plane that a device uses (runtime.memory.kv.tags.TagPlane)."""
 
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """Blocks that do not hold what their readers claim."""
+        """Compare the blocks that `work` reads with `reads`, one claim per row, and return the differences."""
         ...
 
     def stamp(self, work: Work) -> None:
-        """Write this launch's tags through its own slots."""
+        """Write the tags of this launch's tokens to the launch's slots."""
         ...

@@ -1,7 +1,7 @@
-"""The simulated device: jobs run in order in virtual time, at the price of a cost table. No torch, no thread.
+"""The simulated device: jobs run in order in virtual time, with durations from a cost model. No torch, no thread.
 
-It runs the protocol of every device (launcher.py). Nothing waits: at a pause, the rest of the job is planned for the
-moment at which its price is paid or its effect is over, or for that at which the fault lets go.
+It follows the protocol of all devices (launcher.py) and never blocks. At a pause, the rest of the job is scheduled for
+the end of the job's duration, or for the time at which the fault effect ends or is released.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from runtime.device.virtual_time import VirtualTime
 
 
 class SimDevice(Launcher):
-    """Lives in `time`, which must be the Env's clock."""
+    """Runs jobs in `time`, which must be the Env's clock."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class SimDevice(Launcher):
         costs: Costs,
         mover: Mover | None = None,
     ) -> None:
-        assert env.clock is time, "a simulated device lives in its engine's time"
+        assert env.clock is time, "a simulated device runs on its engine's clock"
         super().__init__(models, plane, env, mover)
         self._time = time
         self._costs = costs
@@ -38,11 +38,11 @@ class SimDevice(Launcher):
 
     @property
     def idle(self) -> bool:
-        """Whether a launch would begin at once."""
+        """True when a launch would begin at once."""
         return self._running is None and not self._jobs and not self._closed and self._lost is None
 
     def skip(self, launches: int) -> int:
-        """Count `launches` that fast-forward computes instead; returns the number of the last."""
+        """Count `launches` that fast-forward computes itself. Return the ticket number of the last one."""
         self._seq += launches
         return self._seq
 
@@ -60,30 +60,30 @@ class SimDevice(Launcher):
     def _next(self) -> None:
         self._running = self._jobs.popleft() if self._jobs else None
         if self._running is not None:
-            self._go_on(self._running, paid=False)
+            self._resume(self._running, paid=False)
 
-    def _go_on(self, job: Job, paid: bool) -> None:
-        """`paid`: the device has been busy with it, so that time has passed since it began."""
+    def _resume(self, job: Job, paid: bool) -> None:
+        """Run `job` up to its next pause. `paid`: its duration has passed already."""
         match self._advance(job):
             case None if job.error is not None and not paid:
                 self._time.at(self._time.now_ns() + FLOOR_NS, lambda: self._over(job))
             case None:
                 self._over(job)
             case Effect() as effect:
-                self._when_over(effect, lambda: self._go_on(job, paid))
+                self._when_over(effect, lambda: self._resume(job, paid))
             case Copy() as copy:
                 self._pay(job, self._costs.copy_ns(job.ticket.seq, len(copy.blocks)))
             case Work() as work:
                 self._pay(job, self._costs.cost_ns(work))
 
     def _pay(self, job: Job, cost_ns: int) -> None:
-        assert cost_ns > 0, f"a launch for {cost_ns} ns: time must go on"
-        self._time.at(self._time.now_ns() + cost_ns, lambda: self._go_on(job, paid=True))
+        assert cost_ns > 0, f"a launch takes {cost_ns} ns; it must take at least 1"
+        self._time.at(self._time.now_ns() + cost_ns, lambda: self._resume(job, paid=True))
 
     def _over(self, job: Job) -> None:
         self._report(job)
         self._next()
 
     def _when_over(self, effect: Effect, call: Callable[[], None]) -> None:
-        assert effect.kind in (Kind.DELAY, Kind.HANG), f"a simulated device has no process for {effect}"
+        assert effect.kind in (Kind.DELAY, Kind.HANG), f"a simulated device can't carry out {effect}"
         effect.then(call, self._time)

@@ -1,8 +1,8 @@
-"""KV of one request between its blocks and the host, with torch: K and V of each layer, and tags, by one call.
+"""Copies of one request's KV between its blocks and the host with torch: K and V of each layer, and the tags.
 
-    [keys of layer 0, all its blocks | ... | values of the last layer | tags]      what its span on the host holds
+    [keys of layer 0, all its blocks | ... | values of the last layer | tags]      layout of its span on the host
 
-Tags are moved by the very call that moves K and V, so that a copy that writes to the wrong place is seen (M13).
+One function copies tags, K and V, so that the tags reveal a copy that writes to the wrong place.
 """
 
 import math
@@ -18,8 +18,8 @@ from runtime.memory.spans.span import Span
 
 
 class TorchMover:
-    """Implements `runtime.device.ports.Mover` over `pool` of `segments`. `stores` are all of K and V, [blocks, ...] or
-    longer."""
+    """Implements `runtime.device.ports.Mover` over `pool` of `segments`. `stores` are the tensors of K and V, each
+    [blocks or more, ...]."""
 
     def __init__(self, segments: TorchSegments, pool: str, stores: Sequence[Tensor], plane: TagPlane) -> None:
         self._segments = segments
@@ -48,12 +48,12 @@ class TorchMover:
 
 
 def move_out(store: Tensor, at: Tensor, there: Tensor) -> None:
-    """Rows `at` of `store` to `there`, which is as long as `at`."""
+    """Copy rows `at` of `store` to `there`, [len(at), ...]."""
     torch.index_select(store, 0, at, out=there)
 
 
 def move_in(store: Tensor, at: Tensor, there: Tensor) -> None:
-    """`there` into rows `at` of `store` itself: `store[at].copy_(there)` would write into a temporary."""
+    """Copy `there`, [len(at), ...], to rows `at` of `store`. (`store[at].copy_(there)` would write to a temporary.)"""
     store.index_copy_(0, at, there)
 
 

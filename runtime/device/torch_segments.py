@@ -1,9 +1,9 @@
-"""Segments as torch tensors: what a pool's spans are made of on this device.
+"""Segments of memory pools as torch tensors. The spans of a pool are views of its segments.
 
 reserve ---> one uint8 tensor, its base at a multiple of 4096
-view    ---> Span -> tensor of a dtype and shape on its bytes      checked here: `out=` with a wrong shape only warns
-move    ---> the copy of a defragmentation                         like memmove: a span may slide over its own bytes
-fill    ---> what the adaptor Poison does to a place that came back
+view    ---> Span -> tensor of a dtype and shape on its bytes      checked, since `out=` with a wrong shape only warns
+move    ---> the copy of a defragmentation                         like memmove: source and target may overlap
+fill    ---> overwrites freed bytes, for the adaptor Poison
 """
 
 import math
@@ -24,29 +24,29 @@ Make = Callable[[tuple[int, ...], torch.dtype], Tensor]
 
 
 class TorchSegments:
-    """Implements `runtime.memory.spans.upstream.Upstream`; pools of several threads may share one.
+    """Implements `runtime.memory.spans.upstream.Upstream`. It is thread-safe.
 
-    `room_bytes` bounds all segments together; None leaves it to torch to say no.
+    `room_bytes` limits the bytes of all segments together; with None, only torch's allocator limits them.
     """
 
     def __init__(self, room_bytes: int | None = None, device: str = "cpu") -> None:
         self.room_bytes = room_bytes
         self.taken_bytes = 0
         self.reserved = 0
-        """Segments made since the start: a steady step makes none."""
+        """Segments made since the start. Steps in a steady state make none."""
         self._device = torch.device(device)
         self._tensors: dict[tuple[str, int], Tensor] = {}
         self._lock = threading.Lock()
 
     def reserve(self, pool: str, segment: int, size_bytes: int) -> bool:
-        """See Upstream. Its pages are mapped in at once: one by one, a soak would take them for a leak."""
+        """See Upstream. All pages are mapped at once: a soak test would take pages mapped later for a leak."""
         with self._lock:
             if self.room_bytes is not None and self.taken_bytes + size_bytes > self.room_bytes:
                 return False
             try:
-                with _disable_current_modes():  # whoever counts unowned bytes must not see a pool's own
+                with _disable_current_modes():  # AllocationTracker must not count segments of pools
                     raw = torch.empty(size_bytes + ALIGNMENT_MAX, dtype=torch.uint8, device=self._device).zero_()
-            except RuntimeError:  # torch's way to say that the allocator has no more, on every device
+            except RuntimeError:  # torch's error for exhausted memory, on every device
                 return False
             skipped = -raw.data_ptr() % ALIGNMENT_MAX
             self._tensors[pool, segment] = raw[skipped : skipped + size_bytes]
@@ -55,19 +55,19 @@ class TorchSegments:
             return True
 
     def give_back(self, pool: str, segment: int, size_bytes: int) -> None:
-        """See Upstream. Views that somebody kept hold the tensor alive; the room counts as free all the same."""
+        """See Upstream. Remaining views keep the tensor alive, but its bytes count as free."""
         with self._lock:
             del self._tensors[pool, segment]
             self.taken_bytes -= size_bytes
 
     def bytes_of(self, span: Span) -> Tensor:
-        """Its bytes, uint8. Errors: KeyError when its segment has been given back."""
+        """Return the bytes of `span`, uint8 [span.bytes]. Raises KeyError when its segment has been given back."""
         return self._tensors[span.pool, span.segment][span.offset : span.offset + span.bytes]
 
     def view(self, span: Span, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-        """A dense tensor on the first bytes of `span`, with whatever they hold.
+        """Return a contiguous tensor on the first bytes of `span`; its content is not initialised.
 
-        Errors: ValueError when it would reach past the span, into the bytes of a neighbour.
+        Raises ValueError when the tensor is larger than the span.
         """
         size_bytes = math.prod(shape) * dtype.itemsize
         if size_bytes > span.bytes:
@@ -75,13 +75,13 @@ class TorchSegments:
         return self.bytes_of(span)[:size_bytes].view(dtype).view(shape)
 
     def move(self, old: Span, new: Span, size_bytes: int) -> None:
-        """Copy `size_bytes` from `old` to `new`; done when it returns. They may share bytes."""
+        """Copy `size_bytes` from `old` to `new` before returning. The spans may overlap."""
         source, target = self.bytes_of(old)[:size_bytes], self.bytes_of(new)[:size_bytes]
         overlap = (old.pool, old.segment) == (new.pool, new.segment) and abs(old.offset - new.offset) < size_bytes
         target.copy_(source.clone() if overlap else source)
 
     def filler(self, pool: str) -> Filler:
-        """For the adaptor Poison on `pool`."""
+        """Return a function that fills a place of `pool` with a byte value, for the adaptor Poison."""
 
         def fill(place: Place, value: int) -> None:
             self._tensors[pool, place.segment][place.offset : place.end].fill_(value)
@@ -89,17 +89,17 @@ class TorchSegments:
         return fill
 
     def owns(self, address: int) -> bool:
-        """Whether `address` lies in some segment, so that the bytes there are a pool's."""
+        """Return whether `address` lies in a segment, and so belongs to a pool."""
         return any(0 <= address - one.data_ptr() < len(one) for one in list(self._tensors.values()))
 
 
 def fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor of torch's own, its pages mapped in."""
+    """Return a zeroed tensor from torch's own allocator, with all pages mapped."""
     return torch.empty(shape, dtype=dtype).zero_()
 
 
 def placed(segments: TorchSegments, pool: Pool, kind: PoolKind) -> Make:
-    """Tensors in spans of `pool`, for good. Errors of what it gives: OutOfMemory."""
+    """Return a function that makes tensors in spans of `pool`; they are never freed. It raises OutOfMemory."""
 
     def make(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         size_bytes = math.prod(shape) * dtype.itemsize
@@ -110,9 +110,10 @@ def placed(segments: TorchSegments, pool: Pool, kind: PoolKind) -> Make:
 
 
 def carved(segments: TorchSegments, pool: str, size_bytes: int) -> Make:
-    """Tensors side by side in one segment of `pool`, for bytes that another accounting than spans hands out (KV).
+    """Return a function that makes adjacent tensors in one segment of `pool`. They hold KV, whose accounting is in
+    blocks, not in spans.
 
-    Errors: ValueError when there is no room for the segment; of what it gives: ValueError for a tensor too many.
+    Raises ValueError when there is no room for the segment; the function raises it when the segment is full.
     """
     if not segments.reserve(pool, 0, size_bytes):
         raise ValueError(f"no room for {size_bytes} B of {pool}; give fewer blocks, or the device more memory")

@@ -1,9 +1,9 @@
-"""Virtual time: a clock that jumps to the next thing that happens, and the heap of those things.
+"""Virtual time: a clock that jumps to the next planned call, and the heap of planned calls.
 
     at(t, call) --> heap of (t, seq) --> step(): the clock jumps to t, then call()
 
-Integer nanoseconds. Two things at one moment happen in the order in which they were planned, so a run of one seed is
-the same run everywhere.
+Times are integer nanoseconds. Calls planned for one time run in the order in which they were planned, so a run with a
+given seed is identical on every machine.
 """
 
 import heapq
@@ -21,27 +21,27 @@ class VirtualTime:
         self._seq = 0
 
     def now_ns(self) -> int:
-        """The present."""
+        """Return the present time in nanoseconds."""
         return self._now_ns
 
     def at(self, t_ns: int, call: Call) -> None:
-        """Plan `call` for `t_ns`, which must not lie in the past."""
-        assert t_ns >= self._now_ns, f"{t_ns} ns is over: it is {self._now_ns} ns"
+        """Plan `call` for `t_ns`, which must not be in the past."""
+        assert t_ns >= self._now_ns, f"{t_ns} ns is in the past: it is {self._now_ns} ns"
         heapq.heappush(self._heap, (t_ns, self._seq, call))
         self._seq += 1
 
     @property
     def next_ns(self) -> int | None:
-        """When the next planned thing happens; None when nothing is planned."""
+        """Time of the next planned call; None when no call is planned."""
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> None:
-        """Jump to the next planned thing and do it."""
+        """Jump to the time of the next planned call and run it."""
         self._now_ns, _, call = heapq.heappop(self._heap)
         call()
 
     def jump(self, t_ns: int) -> None:
-        """Let time pass until `t_ns`, with nothing planned in between."""
+        """Jump to `t_ns`. No call may be planned before it."""
         assert self._now_ns <= t_ns, f"time goes back from {self._now_ns} to {t_ns} ns"
-        assert not self._heap or t_ns <= self._heap[0][0], f"something planned would be missed on the way to {t_ns} ns"
+        assert not self._heap or t_ns <= self._heap[0][0], f"a planned call would be missed on the way to {t_ns} ns"
         self._now_ns = t_ns

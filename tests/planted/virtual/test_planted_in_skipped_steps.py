@@ -141,8 +141,8 @@ BUGS: dict[str, tuple[Bug, str]] = {
         "invariants",
     ),
     "HashModel._past reads another slot": (changed(HashModel, "_past", lambda past, *_: past ^ np.uint64(2)), "tokens"),
-    "HashModel._said changes a step": (
-        changed(HashModel, "_said", another_step),
+    "HashModel._replace_generated changes a step": (
+        changed(HashModel, "_replace_generated", another_step),
         "tokens",
     ),
     "HashModel._drawn draws another token": (changed(HashModel, "_drawn", other_token), "invariants"),

@@ -9,7 +9,7 @@ from hypothesis.stateful import invariant, rule
 
 from runtime.contract.step import ModelShape
 from runtime.core.work import Sampled, Work
-from runtime.device.accounted import AccountedModel, Ration
+from runtime.device.accounted import AccountedModel, LaunchMemory
 from runtime.device.device_audit import device_rows
 from runtime.memory.assembly import STEPS_MAX
 from runtime.memory.spans.failures import OutOfMemory
@@ -19,7 +19,7 @@ from tests.runtime.memory.spans.bench import MIB, Bench
 from tests.runtime.models.test_attention import decode_work
 from tests.steps import CountedMachine, machine_settings
 
-LAYERS = Ration().layers
+LAYERS = LaunchMemory().layers
 SHAPE = ModelShape(block_tokens=4, tokens_max=64, samples_max=16)
 
 
@@ -106,9 +106,9 @@ def test_its_bytes_are_those_of_the_embedded_model():
     from runtime.models.default import default_model
 
     config = read_config(default_model())
-    assert Ration().layers == config.layers
+    assert LaunchMemory().layers == config.layers
     for tokens, sampled in ((1, 1), (16, 3), (100, 40)):
-        assert Ration().spans(tokens, sampled) == sizes_of(parts_of(config), tokens, sampled)
+        assert LaunchMemory().spans(tokens, sampled) == sizes_of(parts_of(config), tokens, sampled)
 
 
 @settings(max_examples=50, deadline=None)
