@@ -1,9 +1,9 @@
-"""The one place where a runtime is assembled, for live, for virtual time and for calibration.
+"""Assembles a runtime from an EngineConfig, for live runs, virtual time and calibration.
 
-    EngineConfig -> env -> block pool -> (the world's model and device) -> host memory, swap -> scheduler, guard, engine
+    EngineConfig -> env -> block pool -> (caller's model and device) -> host memory, swap -> scheduler, guard, engine
 
-A world brings what differs: clock, sinks, device, host segments, and how a batch is run. Everything else is made here
-from one EngineConfig, so that no world can have a runtime of its own.
+The caller brings clock, sinks, device, host segments and the chain of step executors. Everything else is made here, so
+that live and virtual runs have one runtime.
 """
 
 from collections.abc import Callable
@@ -28,20 +28,20 @@ from runtime.points import catalogue
 
 @dataclass(frozen=True)
 class HostSegments:
-    """Host memory of one world."""
+    """The host memory of one runtime, and the functions that work on it."""
 
     upstream: Upstream
     block_bytes: int
-    """KV of one block, as it lies on the host."""
+    """Bytes that the KV of one block takes on the host."""
     move: Callable[[Span, Span, int], None]
     poison: Callable[[str], Fill] | None = None
     timer: Timer | None = None
-    """Wall time of allocations, ns; None in virtual time, whose history must be the same everywhere."""
+    """Clock (ns) that times allocations; None in virtual time, whose history must not depend on the machine."""
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """The parts that were made for one device."""
+    """The parts of a runtime that `assemble` makes."""
 
     engine: Engine
     host_pools: Pools
@@ -55,7 +55,7 @@ def make_env(
     on_fire: Callable[[Fire], None],
     on_state: Callable[[FaultState], None],
 ) -> Env:
-    """Clock, seed, faults and ledger. `wake` gives the engine a turn; `faults = false` leaves the injector out."""
+    """The Env: clock, seed, faults and ledger. `wake` wakes the engine. With `faults = false` there is no injector."""
     faults: Faults | DisabledFaults = DisabledFaults()
     if config.faults:
         faults = Faults(catalogue(), clock.now_ns, on_fire, on_state, heartbeat_s=config.heartbeat_s)
@@ -63,7 +63,7 @@ def make_env(
 
 
 def make_block_pool(config: EngineConfig, env: Env, version: str, timer: Timer | None = None) -> PagedPool:
-    """The pool of KV blocks. `version` names the weights: other weights share no cached prefix."""
+    """The pool of KV blocks. `version` names the weights: cached prefixes are not shared between weights."""
     return PagedPool(
         env,
         config.kv_blocks,
@@ -84,7 +84,7 @@ def assemble(
     sink: Sink,
     chain: Chain = eager_only,
 ) -> Assembly:
-    """Host pools, swap space, and the engine with its scheduler and guard over `device`."""
+    """Makes host pools, swap space, and the engine with its scheduler and guard for `device`."""
     pools, swap = host_memory(
         env,
         pool,

@@ -1,4 +1,4 @@
-"""Wires the torch parts to the engine: model directory -> decoder, KV pages, device, pool, engine thread."""
+"""Builds the live runtime with torch: model directory -> decoder, KV pages, pools, device, engine thread."""
 
 import platform
 import threading
@@ -49,88 +49,91 @@ from runtime.server.ports import EventSink
 from runtime.stats import EngineStats
 
 KV_SHARE = 0.5
-"""Of the free memory, for KV when `kv_blocks` is 0; never more than all sequences at full length."""
+"""Share of the free memory that KV takes when `kv_blocks` is 0, at most all sequences at full length."""
 FREE_BYTES_MIN = 64 * MIB
-"""Below it, segments that hold nothing are given back to the system."""
+"""Free bytes of the system below which empty segments are returned to it."""
 
 
 def build_served(engine: Mapping[str, object], evidence: EventSink, armed: Sequence[FaultSpec] = ()) -> "Runtime":
-    """The runtime that `engine` (knobs) describes, ready to start. Raises ValueError saying what is wrong with it.
-
-    `armed` are faults that shall be there before the weights are read.
-    """
-    knobs = read_engine_config(engine)
+    """The runtime that the settings `engine` describe, ready to start. The faults `armed` are armed before the weights
+    are read. Raises ValueError that names the wrong settings or why the model can't be served."""
+    settings = read_engine_config(engine)
     keep_freed_memory()
     compute_alone()
-    directory = Path(knobs.model) if knobs.model is not None else default_model()
+    directory = Path(settings.model) if settings.model is not None else default_model()
     config = read_config(directory)
-    mailbox = Mailbox(knobs.waiting_max)
-    env = make_env(knobs, WallClock(), mailbox.wake, evidence.fire, evidence.fault)
+    mailbox = Mailbox(settings.waiting_max)
+    env = make_env(settings, WallClock(), mailbox.wake, evidence.fire, evidence.fault)
     if armed:
         env.faults.arm(armed)
-    if knobs.kv_blocks == 0:
-        blocks = _blocks_that_fit(knobs, config, MemInfo(env).free_bytes())
-        knobs = knobs.model_copy(update={"kv_blocks": blocks})
+    if settings.kv_blocks == 0:
+        blocks = _blocks_that_fit(settings, config, MemInfo(env).free_bytes())
+        settings = settings.model_copy(update={"kv_blocks": blocks})
     digest = weights_digest(directory)
-    pool = make_block_pool(knobs, env, digest, timer=time.perf_counter_ns)
+    pool = make_block_pool(settings, env, digest, timer=time.perf_counter_ns)
     segments = TorchSegments()
-    space = _step_space(knobs, config, env, segments)
+    space = _workspace(settings, config, env, segments)
     in_weights = placed(segments, space.pools[PoolKind.WEIGHT], PoolKind.WEIGHT)
     weights = load_weights(directory, config, make=in_weights, faults=env.faults, digest=digest)
-    in_kv = carved(segments, pool.name, kv_bytes(config, knobs.kv_blocks, knobs.block_tokens))
-    kv = PagedKv(config, knobs.kv_blocks, knobs.block_tokens, make=in_kv)
+    in_kv = carved(segments, pool.name, kv_bytes(config, settings.kv_blocks, settings.block_tokens))
+    kv = PagedKv(config, settings.kv_blocks, settings.block_tokens, make=in_kv)
     model = ModelRunner(
-        Decoder(config, weights, batch_invariant=knobs.exact, space=space),
+        Decoder(config, weights, batch_invariant=settings.exact, space=space),
         kv,
         env,
         ContractKey("", directory.name, digest),
     )
-    return Runtime(knobs, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
+    return Runtime(settings, env, mailbox, pool, model, read_tokenizer(directory), directory, digest)
 
 
-def _blocks_that_fit(knobs: EngineConfig, config: DecoderConfig, free_bytes: int | None) -> int:
-    """What `kv_blocks = 0` comes to: a share of what the device says is free. Raises ValueError when that is none."""
+def _blocks_that_fit(settings: EngineConfig, config: DecoderConfig, free_bytes: int | None) -> int:
+    """The number of KV blocks for `kv_blocks = 0`: a share of the device's free memory. Raises ValueError when it holds
+    none, or when the device does not report it."""
     if free_bytes is None:
-        raise ValueError("kv_blocks = 0 takes what is free, and this device can't say how much that is; give a number")
-    one = config.kv_bytes(knobs.block_tokens)
-    left = int(free_bytes * KV_SHARE) - weights_bytes(config)
-    most = knobs.seqs_max * -(-config.context_max // knobs.block_tokens)
-    if left < one:
-        raise ValueError(f"kv_blocks = 0: {free_bytes} B are free, and no block of {one} B fits beside the weights")
-    return min(left // one, most)
+        raise ValueError(
+            "kv_blocks = 0 takes a share of the free memory, and this device does not report it; give a number"
+        )
+    block_bytes = config.kv_bytes(settings.block_tokens)
+    kv_bytes_max = int(free_bytes * KV_SHARE) - weights_bytes(config)
+    most = settings.seqs_max * -(-config.context_max // settings.block_tokens)
+    if kv_bytes_max < block_bytes:
+        raise ValueError(
+            f"kv_blocks = 0: {free_bytes} B are free, and no block of {block_bytes} B fits beside the weights"
+        )
+    return min(kv_bytes_max // block_bytes, most)
 
 
-def _step_space(knobs: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> Workspace:
-    """The device's pools, for the largest step that these knobs allow."""
-    tokens = knobs.token_budget + PAD  # batch-invariant mode pads
-    scratch = scratch_bytes(config, min(config.context_max, knobs.kv_blocks * knobs.block_tokens))
+def _workspace(settings: EngineConfig, config: DecoderConfig, env: Env, segments: TorchSegments) -> Workspace:
+    """The workspace on the device's pools, with room for the largest step that the settings allow."""
+    tokens = settings.token_budget + PAD  # batch-invariant mode pads
+    scratch = scratch_bytes(config, min(config.context_max, settings.kv_blocks * settings.block_tokens))
     sizes = PoolSizes(
         weight=weights_bytes(config),
-        step=step_bytes(config, max(tokens, PROMPT_TOKENS), max(knobs.seqs_max, *ROWS)),
+        step=step_bytes(config, max(tokens, PROMPT_TOKENS), max(settings.seqs_max, *ROWS)),
         workspace=2 * scratch,
     )
-    pools = device_pools(env, segments, sizes, poison=_poison(knobs, segments), timer=time.perf_counter_ns)
+    pools = device_pools(env, segments, sizes, poison=_poison(settings, segments), timer=time.perf_counter_ns)
     return Workspace(config, segments, pools, scratch)
 
 
-def _poison(knobs: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
-    return segments.filler if knobs.poison else None
+def _poison(settings: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
+    return segments.filler if settings.poison else None
 
 
 class WallClock:
-    """CLOCK_MONOTONIC, the one clock of a live run."""
+    """CLOCK_MONOTONIC, the only clock of a live run."""
 
     def now_ns(self) -> int:
-        """The present."""
+        """The present time, ns."""
         return time.monotonic_ns()
 
 
 class Runtime:
-    """An engine on a thread of its own; what the server needs of it is `runtime.server.ports.RuntimeHandle`."""
+    """An engine on a thread of its own. Implements `runtime.server.ports.RuntimeHandle`."""
 
     def __init__(
         self,
-        knobs: EngineConfig,
+        settings: EngineConfig,
         env: Env,
         mailbox: Mailbox,
         pool: PagedPool,
@@ -143,11 +146,11 @@ class Runtime:
         self.mailbox = mailbox
         self.tokenizer = tokenizer
         self.model = directory.name
-        self.context_tokens = min(model.decoder.config.context_max, knobs.kv_blocks * knobs.block_tokens)
-        self.info = _info(knobs, directory, digest)
-        self._knobs = knobs
+        self.context_tokens = min(model.decoder.config.context_max, settings.kv_blocks * settings.block_tokens)
+        self.info = _info(settings, directory, digest)
+        self._settings = settings
         self._pool = pool
-        self._paged_model = model
+        self._runner = model
         self._space = model.decoder.space
         self._pools: Pools | None = None
         self._maintenance: MaintenanceLoop | None = None
@@ -162,19 +165,21 @@ class Runtime:
 
     @property
     def fatal(self) -> RuntimeFailure | None:
-        """Why nothing can be served any more."""
+        """The error that ended the engine; None while it runs."""
         return self._crash or (self._engine.fatal if self._engine is not None else None)
 
     def start(self, sink: Sink, *, threaded: bool = True, chain: Chain = eager_only) -> None:
-        """Start the device's worker, and the engine's thread unless the caller makes its turns (`turn`)."""
+        """Starts the device's worker, and the engine's thread. With `threaded` False the caller calls `turn` itself."""
         assert self._engine is None, "a runtime is started once"
-        knobs = self._knobs
-        pool, kv, segments = self._pool, self._paged_model.kv, self._space.segments
+        settings = self._settings
+        pool, kv, segments = self._pool, self._runner.kv, self._space.segments
         copies = TorchMover(segments, "io", (*kv.keys, *kv.values), pool.plane)
-        device = CpuDevice({"": self._paged_model}, pool.plane, self.env, threads=knobs.torch_threads, mover=copies)
-        device.call(lambda: warm_up(self._paged_model, knobs.kv_blocks, knobs.block_tokens))
-        host = HostSegments(segments, copies.block_bytes, segments.move, _poison(knobs, segments), time.perf_counter_ns)
-        made = assemble(knobs, self.env, self.mailbox, pool, device, host, sink, chain)
+        device = CpuDevice({"": self._runner}, pool.plane, self.env, threads=settings.torch_threads, mover=copies)
+        device.call(lambda: warm_up(self._runner, settings.kv_blocks, settings.block_tokens))
+        host = HostSegments(
+            segments, copies.block_bytes, segments.move, _poison(settings, segments), time.perf_counter_ns
+        )
+        made = assemble(settings, self.env, self.mailbox, pool, device, host, sink, chain)
         self._engine, self._pools, swap = made.engine, made.host_pools, made.swap
         self._block_bytes = copies.block_bytes
         self._device = device
@@ -192,23 +197,23 @@ class Runtime:
             ).start()
 
     def turn(self) -> None:
-        """One step of the engine, and a look after memory; on the engine's thread."""
+        """Makes one step of the engine and one turn of memory maintenance. Call it on the engine's thread."""
         assert self._engine is not None and self._maintenance is not None, "start comes first"
         self._engine.step()
         self._maintenance.turn()
 
     def audit(self, scope: str) -> list[AuditRow]:
-        """The reclamation audit; only on the engine's thread."""
+        """The rows of the reclamation audit. Call it on the engine's thread."""
         assert self._engine is not None
         return self._engine.audit(scope) + device_rows(self.env, self._space.held(), scope)
 
     @property
     def memory(self) -> MemoryFigures:
-        """Figures that are at most a second old; from any thread."""
+        """Memory figures that are at most a second old, from any thread."""
         return MemoryFigures() if self._maintenance is None else self._maintenance.figures
 
     def measure_memory(self) -> MemoryFigures:
-        """Figures of every pool, now; only on the engine's thread."""
+        """Measures the memory figures now. Call it on the engine's thread."""
         return self._measure(self.memory.free_bytes)
 
     def _measure(self, free_bytes: int | None) -> MemoryFigures:
@@ -222,18 +227,18 @@ class Runtime:
             prefix=prefix_usage(pool, block_bytes),
             tenants=tenants,
             requests=request_usages(pool, holdings, block_bytes),
-            unowned_bytes=dict(self._paged_model.unowned_bytes),
-            conversions=dict(self._paged_model.conversions),
+            unowned_bytes=dict(self._runner.unowned_bytes),
+            conversions=dict(self._runner.conversions),
             free_bytes=free_bytes,
         )
 
     def drain(self) -> None:
-        """Take nobody new; only on the engine's thread."""
+        """Refuses new requests from now on. Call it on the engine's thread."""
         assert self._engine is not None
         self._engine.drain()
 
     def close(self) -> None:
-        """Ask the engine's thread to end; a hung launch is left to its daemon thread."""
+        """Asks the engine's thread to end. It does not wait for a hung launch, which runs on a daemon thread."""
         self._closing = True
         self.mailbox.wake()
         if self._engine is not None:
@@ -246,23 +251,24 @@ class Runtime:
                 self.turn()
                 waits = [wait_s for wait_s in (engine.wait_s(), maintenance.wait_s()) if wait_s is not None]
                 self.mailbox.wait(min(waits, default=None))
-        except BaseException as error:  # whatever it is, nothing can be served after it and the process must say so
+        except BaseException as error:  # after any error here the process can't serve and must report it
             self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")
             self.env.tell("fatal", "engine_thread", str(self._crash))
             raise
 
 
-def _info(knobs: EngineConfig, directory: Path, digest: str) -> dict[str, object]:
+def _info(settings: EngineConfig, directory: Path, digest: str) -> dict[str, object]:
+    capabilities = ["ledger", "kv_live", "pid"]
     return {
         "model": directory.name,
         "model_directory": str(directory),
         "weights_digest": digest,
-        "kv_blocks": knobs.kv_blocks,
-        "block_tokens": knobs.block_tokens,
-        "torch_threads": knobs.torch_threads,
-        "exact": knobs.exact,
-        "prefix_cache": knobs.prefix_cache,
-        "capabilities": ["arm", "ledger", "kv_live", "pid", "exact"] if knobs.faults else ["ledger", "kv_live", "pid"],
+        "kv_blocks": settings.kv_blocks,
+        "block_tokens": settings.block_tokens,
+        "torch_threads": settings.torch_threads,
+        "exact": settings.exact,
+        "prefix_cache": settings.prefix_cache,
+        "capabilities": ["arm", *capabilities, "exact"] if settings.faults else capabilities,
         "versions": {name: version(name) for name in ("torch", "safetensors", "tokenizers")}
         | {"python": platform.python_version(), "torch_build": torch.__version__},
     }

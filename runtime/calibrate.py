@@ -1,11 +1,11 @@
-"""Measures what launches cost on the CPU runtime of this machine, as a table for virtual runs.
+"""Measures the time of launches on the CPU runtime of this machine, and writes a cost table for virtual runs.
 
     seatrial calibrate [--out FILE]          python -m runtime.calibrate [--out FILE]
 
-    grid      prompts of several lengths, and decode batches of several sizes and contexts, each some times: medians
-    check     one run of the engine with arrivals of its own; each of its launches is predicted from the table
+    grid      medians over prompts of several lengths, and over decode batches of several sizes and contexts
+    check     a run with random requests that the table was not made from; the table predicts each of its launches
 
-The time of a launch is from one turn of the engine to the next, so scheduler, tags and the engine's thread are in it.
+The time of a launch is the time between two turns of the engine, so it includes the scheduler and the engine's thread.
 """
 
 import argparse
@@ -43,21 +43,21 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch of the engine, and its time up to the next turn."""
+    """One launch of the engine, and the time up to the next turn."""
 
     prompt_tokens: int
     rows: int
     context: int
-    """Mean over the decode rows."""
+    """Mean context of the decode rows, in tokens."""
     took_ns: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, say it, and write the table."""
+    """Measures, and writes the table to `--out` or stdout."""
     parser = argparse.ArgumentParser(prog="seatrial calibrate", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", type=Path, help="the table's file; without it the table is printed")
-    parser.add_argument("--name", default="cpu", help="what virtual reports call it")
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--name", default="cpu", help="name of the table in virtual reports")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     given = parser.parse_args(argv)
     table = calibrate(given.name, given.threads)
     print(table.words(), file=sys.stderr)
@@ -70,10 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def calibrate(name: str, threads: int) -> CostTable:
-    """A table of this machine with the embedded model, and its error on a run that it was not made from."""
+    """The cost table of this machine with the embedded model, with its error on a separate run."""
     bench = _Bench(threads)
     try:
-        bench.prefill(PROMPTS[-1])  # the first launches pay for what is set up once
+        bench.prefill(PROMPTS[-1])  # warm-up
         prefill: dict[int, list[int]] = {tokens: [] for tokens in PROMPTS}
         decode: dict[tuple[int, int], list[int]] = {(rows, context): [] for rows in ROWS for context in CONTEXTS}
         checked: list[Launched] = []
@@ -101,7 +101,7 @@ def calibrate(name: str, threads: int) -> CostTable:
 
 
 def errors(table: CostTable, launched: Sequence[Launched]) -> dict[str, float]:
-    """How far a table is off on recorded launches, as shares: |error| of single ones at P50 and P90, and in total."""
+    """Relative errors of a table on recorded launches: |error| of single launches at P50 and P90, and in total."""
     predicted = [table.launch_cost_ns(each.prompt_tokens, each.rows, each.context) for each in launched]
     off = sorted(abs(guess / each.took_ns - 1) for guess, each in zip(predicted, launched, strict=True))
     total = sum(predicted) / sum(each.took_ns for each in launched) - 1
@@ -110,7 +110,7 @@ def errors(table: CostTable, launched: Sequence[Launched]) -> dict[str, float]:
 
 
 def _spread(groups: Sequence[Sequence[int]]) -> float:
-    """Half of what lies between the quartiles, over the median: the middle of all measured points."""
+    """Half the interquartile range divided by the median, as the median over all measured points."""
     spreads = []
     for times in groups:
         low, middle, high = statistics.quantiles(times, n=4)
@@ -119,7 +119,7 @@ def _spread(groups: Sequence[Sequence[int]]) -> float:
 
 
 class _Bench:
-    """The real engine, device and model, stepped from this thread."""
+    """The real engine, device and model, with the engine's turns made by this thread."""
 
     def __init__(self, threads: int) -> None:
         from runtime.build import build_served
@@ -144,11 +144,11 @@ class _Bench:
         self._asked = 0
 
     def run(self, batch: Batch, step: int) -> None:
-        """See StepExecutor: the batch is remembered, and left to the engine's own executor."""
+        """See StepExecutor: keeps the batch and leaves it to the engine's own executor."""
         self._latest = batch
 
     def completed(self, batch: Batch, ticket: Ticket) -> None:
-        """See StepExecutor: nothing of a launch is kept here."""
+        """See StepExecutor: does nothing."""
 
     def fire(self, fire: Fire) -> None:
         """See EventSink: no fault can be armed."""
@@ -157,19 +157,19 @@ class _Bench:
         """See EventSink: no fault can be armed."""
 
     def step(self, outputs: list[Output]) -> None:
-        """A sink that nobody listens to."""
+        """See Sink: outputs are dropped."""
 
     def close(self) -> None:
         self._runtime.close()
 
     def prefill(self, tokens: int) -> int:
-        """Nanoseconds of one launch over a prompt of so many tokens."""
+        """Time (ns) of one launch over a prompt of `tokens` tokens."""
         self._ask(tokens, 1)
         return next(iter(self._run())).took_ns
 
     def decode(self, rows: int, context: int) -> list[int]:
-        """Nanoseconds of launches of so many decode rows near `context`."""
-        # Those whose prompt is in first go on until the last one's is in.
+        """Times (ns) of launches of `rows` decode rows with about `context` tokens each."""
+        # Requests that are prefilled first decode until the last one is prefilled.
         output = REPEATS + 2 + rows * context // TOKEN_BUDGET
         for _ in range(rows):
             self._ask(max(1, context - output // 2), output)
@@ -177,7 +177,7 @@ class _Bench:
         return full[:REPEATS]
 
     def mixed(self, requests: int) -> list[Launched]:
-        """Launches of one run of random requests that come a few at a time."""
+        """The launches of one run of random requests that arrive four at a time."""
         chance = random.Random("calibrate/mixed")
         launched: list[Launched] = []
         for _ in range(requests // 4):
@@ -193,7 +193,7 @@ class _Bench:
         assert self._runtime.mailbox.offer(Submit(name, tokens, output, Sampling(), now_ns, FOREVER_NS))
 
     def _run(self, turns_max: int = 1 << 30) -> list[Launched]:
-        """Until all have ended or so many launches were made; the launch in flight then is not among them."""
+        """Runs until all requests have ended or `turns_max` launches were made, and returns the launches that ended."""
         found: list[Launched] = []
         runtime = self._runtime
         runtime.turn()
@@ -208,7 +208,7 @@ class _Bench:
 
 
 def _shape(batch: Batch) -> tuple[int, int, int]:
-    """Prompt tokens, decode rows, and the mean context of those, while the batch is in flight."""
+    """Prompt tokens, decode rows, and the mean context of the decode rows of a batch that is in flight."""
     contexts = [row.request.computed + 1 for row in batch.rows if row.tokens == 1]
     prompts = batch.tokens - len(contexts)
     return prompts, len(contexts), sum(contexts) // len(contexts) if contexts else 0

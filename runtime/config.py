@@ -1,4 +1,4 @@
-"""Settings of the built-in runtime: `engine` in the server's config, `target.knobs` in a scenario. Loads no torch."""
+"""Settings of the built-in runtime: `engine` in the server's config, `target.knobs` in a scenario. No torch."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class ConfigProblems(ValueError):
-    """Every setting that can't be used, with what is allowed."""
+    """Settings can't be used; `problems` has one text for each, with the allowed values."""
 
     def __init__(self, found: list[str]) -> None:
         super().__init__("; ".join(found))
@@ -26,53 +26,53 @@ class ConfigProblems(ValueError):
 
 
 class EngineConfig(BaseModel):
-    """All fields have defaults that suit the embedded model on a small machine."""
+    """The settings of a runtime. The defaults suit the embedded model on a small machine."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     model: str | None = None
-    """A Hugging Face directory; None is the embedded default."""
+    """A Hugging Face model directory; None is the embedded default model."""
     kv_blocks: Count = 512
-    """0: half of what the device says is free. In virtual time it must be given."""
+    """KV blocks. 0 takes half of the free memory of the device; virtual time needs a number."""
     block_tokens: Positive = 16
     token_budget: Positive = 512
-    """New tokens a step, over all rows."""
+    """Most new tokens of a step, over all rows."""
     seqs_max: Positive = 32
     waiting_max: Positive = 256
     expected_output: Share = 1.0
-    """Share of `max_tokens` that a request is expected to generate when it is decided whether the pool can hold it;
-    less lets more in, and preempts more."""
+    """Share of `max_tokens` that a request is expected to generate, for the decision whether the pool can hold it. A
+    smaller share admits more requests and preempts more."""
     preemption: Annotated[Mode, Field(strict=False)] = Mode.AUTO
-    """What becomes of who is preempted: swap, recompute, fail, or auto, the cheaper of the first two."""
+    """Treatment of preempted requests: swap, recompute, fail, or auto, which takes the cheaper of the first two."""
     swap_blocks: Count = 256
-    """Room on the host for the KV of preempted requests; 0: they compute it again."""
+    """KV blocks on the host for preempted requests. With 0 they compute their KV again."""
     ageing_s: Seconds = 30.0
-    """Head start of each level of priority; whoever has waited longer goes first."""
+    """Waiting time that one level of priority is worth: the scheduler adds it to the time that a request has waited."""
     threads: Count = 0
-    """torch's threads; 0 leaves one core to the load generator (2 threads beside one busy process took a decode step
-    from 4 ms to 14-270 ms, 1 thread 6-12 ms)."""
+    """Threads of torch; 0 leaves one core to the load generator. (On two cores beside a busy process, a decode step of
+    4 ms took 14 to 270 ms with 2 threads and 6 to 12 ms with 1.)"""
     late_s: Seconds = 0.5
     hang_fatal_s: Seconds = 120.0
     heartbeat_s: Seconds = 15.0
-    """Without a sign of life from the harness for so long, every fault heals."""
+    """Every fault heals when the harness sends no heartbeat for so long."""
     prefix_cache: bool = True
-    """Requests of one group that begin alike share the KV of what they have in common."""
+    """Requests of one group share the KV of a common prefix."""
     exact: bool = False
-    """Bit-equal results whatever the batch, at 0.56-0.7 of the speed."""
+    """Batch-invariant mode: results are equal to the bit in any batch, at 0.56 to 0.7 of the speed."""
     poison: bool = False
-    """Overwrite activations, scratch and host memory as they come back: who still reads them gets wrong answers."""
+    """Overwrites activations, scratch and host memory when they are freed, so that late reads give wrong answers."""
     faults: bool = True
-    """False builds the runtime without its fault injector: nothing can be armed."""
+    """False builds the runtime without a fault injector: no fault can be armed."""
     seed: Count = 0
 
     @property
     def torch_threads(self) -> int:
-        """What `threads` comes to on this machine."""
+        """The number of threads on this machine: `threads`, or one less than its cores."""
         return self.threads or max(1, len(os.sched_getaffinity(0)) - 1)
 
     @property
     def limits(self) -> Limits:
-        """The scheduler's share of the settings."""
+        """The settings of the scheduler."""
         return Limits(
             token_budget=self.token_budget,
             seqs_max=self.seqs_max,
@@ -84,16 +84,16 @@ class EngineConfig(BaseModel):
 
     @property
     def bounds(self) -> Bounds:
-        """The watchdog's share of the settings."""
+        """The settings of the watchdog."""
         return Bounds(self.late_s, self.hang_fatal_s)
 
     def to_json(self) -> dict[str, Any]:
-        """As the server's config has it."""
+        """The settings as JSON values, in the form of the server's config."""
         return self.model_dump(mode="json")
 
 
 def read_engine_config(given: Mapping[str, object]) -> EngineConfig:
-    """From JSON or TOML values. Raises ConfigProblems with everything that is wrong."""
+    """The settings in a table of JSON or TOML values. Raises ConfigProblems with every problem."""
     try:
         return EngineConfig.model_validate(dict(given))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Words for pydantic's complaints about our settings: place, value, rule and remedy, all problems at once."""
+"""Turns pydantic's validation errors into messages with place, value, rule and remedy, for all problems at once."""
 
 import difflib
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _BOUNDS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at mos
 
 
 def problems(error: ValidationError, known: Iterable[str] = ()) -> list[str]:
-    """One text for each broken rule, in the order of the fields. `known` are the keys of the outermost table."""
+    """One message for each broken rule, in the order of the fields. `known` are the keys of the outermost table."""
     found = []
     for each in error.errors(include_url=False):
         kind, place, context = each["type"], ".".join(map(str, each["loc"])), each.get("ctx", {})
