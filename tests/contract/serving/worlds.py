@@ -78,7 +78,7 @@ def turn(world: World) -> None:
 
 
 def passes(world: World, seconds: int) -> None:
-    """Time goes on, second by second, and the house is kept."""
+    """Time goes on, second by second, with the timers that are due."""
     for _ in range(seconds):
         until_ns = world.time.now_ns() + 1_000_000_000
         while world.time.next_ns is not None and world.time.next_ns <= until_ns:
@@ -262,7 +262,7 @@ class VirtualWorld:
             self.engine.env.faults.tick(now_ns)
         while self.time.next_ns == now_ns:
             self.time.step()
-        self._server.admission.end_silent()
+        self._server.admission.end_overdue()
         self._server.marked(now_ns, all_of_them=True)
 
     def rows(self) -> list[ServedRow]:
