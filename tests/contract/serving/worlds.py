@@ -144,7 +144,7 @@ class HttpWorld:
 
     def settle(self) -> None:
         async def spin() -> None:
-            self._process._keep()
+            self._process._maintain()
             for _ in range(30):
                 await asyncio.sleep(0)
 
