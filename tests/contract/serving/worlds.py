@@ -14,7 +14,7 @@ from faults import FaultSpec, parse_do
 from harness.load.cancel import parse_cancel
 from harness.load.malformed import malformed_body
 from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
-from harness.virtual.client import Client, NightOptions
+from harness.virtual.client import Asked, Client
 from harness.virtual.rows import Rows, Values
 from harness.virtual.server import VirtualServer
 from runtime.core.messages import Submit
@@ -225,7 +225,7 @@ class _Rows(Rows):
 
 
 class _Client(Client):
-    def __init__(self, asked: NightOptions, now_ns: int, heard: list[str]) -> None:
+    def __init__(self, asked: Asked, now_ns: int, heard: list[str]) -> None:
         super().__init__(asked, now_ns, now_ns, lambda gap_ns: None)
         self._heard = heard
 
@@ -248,7 +248,7 @@ class VirtualWorld:
     def ask(self, *, stream: bool = True, max_tokens: int = 9, malformed: int | None = None) -> None:
         kind = "load" if malformed is None else "malformed"
         row = malformed or 0
-        asked = NightOptions("r", "l", kind, None, row, (1, 2), "", max_tokens, stream, 600.0, parse_cancel(None), None)
+        asked = Asked("r", "l", kind, None, row, (1, 2), "", max_tokens, stream, 600.0, parse_cancel(None), None)
         self._client = _Client(asked, self.time.now_ns(), self.heard)
         self._server.receive(self._client)
 

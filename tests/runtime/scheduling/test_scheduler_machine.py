@@ -39,7 +39,7 @@ priorities = st.sampled_from([0, 0, 0, 1])
 
 
 @dataclass
-class NightOptions:
+class Asked:
     """A request as the model knows it."""
 
     prompt: list[int]
@@ -87,7 +87,7 @@ def blocks_of(tokens: int) -> int:
 class SchedulerMachine(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.asked: dict[str, NightOptions] = {}
+        self.asked: dict[str, Asked] = {}
         self.flight: tuple[Ticket, list[Given]] | None = None
         self.kv: dict[int, tuple[int, ...]] = {}
         self.left: set[int] = set()
@@ -116,7 +116,7 @@ class SchedulerMachine(CountedMachine):
         self.build(cache, expected_output, seats, blocks)
 
     @property
-    def open(self) -> dict[str, NightOptions]:
+    def open(self) -> dict[str, Asked]:
         return {name: asked for name, asked in self.asked.items() if asked.ended is None}
 
     # -- rules --------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class SchedulerMachine(CountedMachine):
         else:
             answer = [one.token for one in expected(prompt, max_tokens, seed=3)]
             rank = (now_ns - round(priority * AGEING_S * SECOND), n)
-            self.asked[name] = NightOptions(prompt, answer, rank, self.scheduler.admit(submit))
+            self.asked[name] = Asked(prompt, answer, rank, self.scheduler.admit(submit))
 
     @precondition(lambda self: self.flight is None)
     @rule()
