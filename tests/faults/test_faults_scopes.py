@@ -127,7 +127,7 @@ def test_all_keys_of_a_scope_must_match(ran: Trial) -> None:
             "leave one",
         ),
         ("server.stream: cut", 'place = "after"', "fault[0].place", "not permitted", "before"),
-        ("kv.take: oom", 'scope = { session = "s" }', "fault[0].scope.session", "no engine yet", "leave it out"),
+        ("kv.take: oom", 'scope = { session = "s" }', "fault[0].scope.session", "is not supported yet", "leave it out"),
     ],
 )
 def test_a_scope_that_can_never_match_is_refused_with_its_place_and_a_remedy(

@@ -33,7 +33,7 @@ def test_neither_the_past_nor_a_jump_over_something_planned_is_possible():
     time = VirtualTime()
     time.jump(10)
     time.at(20, lambda: None)
-    with pytest.raises(AssertionError, match="9 ns is over"):
+    with pytest.raises(AssertionError, match="9 ns is in the past"):
         time.at(9, lambda: None)
     with pytest.raises(AssertionError, match="goes back"):
         time.jump(9)
