@@ -131,6 +131,7 @@ def test_the_graphs_that_a_scope_may_name_are_the_boundaries_of_a_step() -> None
 
 
 @pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(300)
 def test_what_only_a_real_server_crosses_is_fired_and_felt_in_a_live_trial(tmp_path: Path) -> None:
     states, fired = _live(tmp_path, points.live())
@@ -139,6 +140,7 @@ def test_what_only_a_real_server_crosses_is_fired_and_felt_in_a_live_trial(tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", points.LOADING, ids=lambda fault: fault[1])
 def test_weights_that_are_read_wrong_end_the_server_before_it_serves(tmp_path: Path, fault: points.Fault) -> None:

@@ -33,6 +33,7 @@ def test_without_the_priority_the_same_scenario_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(300)
 def test_the_priority_of_a_load_reaches_a_real_server(tmp_path: Path) -> None:
     text = SCENARIO.replace('drive  = "virtual"', 'drive  = "live"').replace('trial = "60s"', 'trial = "20s"')
