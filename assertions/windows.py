@@ -45,9 +45,6 @@ class FaultWindow:
     def expect(self) -> Expect:
         return self.planned.expect if self.planned else Expect()
 
-    def overlaps(self, start_ns: float, end_ns: float) -> bool:
-        return start_ns <= self.end_ns and end_ns >= self.arm_ns
-
     def holds(self, t_ns: float, slack_ns: int = SLACK_NS) -> bool:
         return self.arm_ns <= t_ns <= self.end_ns + slack_ns
 

@@ -43,11 +43,6 @@ class FaultScheduler:
         self._seen: dict[tuple[str, int], dict[str, Any]] = {}
 
     @property
-    def pending(self) -> bool:
-        """True when an occurrence waits for its time, or an armed one has not healed."""
-        return bool(self._due) or any(not self._over(key) for key in self._armed)
-
-    @property
     def active(self) -> list[str]:
         """Ids of the faults that are armed and not over, sorted."""
         return sorted({key[0] for key in self._armed if not self._over(key)})

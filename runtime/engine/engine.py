@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from faults.points import Severity
 from runtime.contract.violation import ContractViolation
 from runtime.core.env import Env
-from runtime.core.errors import DeviceLost, Draining, LaunchError, RuntimeFailure
+from runtime.core.errors import DeadlineExceeded, DeviceLost, Draining, LaunchError, RuntimeFailure
 from runtime.core.messages import Call, Cancel, End, Finish, Mailbox, Sink, Submit, end_of
 from runtime.core.ports import Device, Ticket
 from runtime.engine.eager import Eager
@@ -193,7 +193,7 @@ class Engine:
         for request in self._watchdog.expired(now_ns):
             self._env.counters.hit("guard.cancelled")
             self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.state}")
-            self._open.end(request, End("timeout", 504, "deadline_exceeded", "the request's deadline has passed"))
+            self._open.end(request, end_of(DeadlineExceeded("the request's deadline has passed")))
         for ticket in self._in_flight():
             if self._watchdog.lost(ticket, now_ns) and self.fatal is None:
                 self._die(DeviceLost(f"{ticket.work} hangs past the fatal bound"))

@@ -6,7 +6,8 @@ A request whose KV is not what it wrote must not end in 200: it is failed before
 from collections.abc import Sequence
 
 from runtime.core.env import Env
-from runtime.core.messages import End
+from runtime.core.errors import KvCorruption
+from runtime.core.messages import End, end_of
 from runtime.core.work import Breach, Sampled, StepResult
 from runtime.engine.executor import Progress
 from runtime.engine.open_requests import OpenRequests
@@ -54,7 +55,7 @@ class Landing:
             history = self._env.ledger.history(request.id)
             text = f"{request.id}: block {breach.block} (index {breach.index}), {breach.what}; {history}"
             self._env.tell("invariant", "kv.tags", text)
-            end = End("http_error", 500, "kv_corruption", "a KV block did not hold what was written")
+            end = end_of(KvCorruption("a KV block did not hold what was written"))
             self._requests.end(request, end)
 
     def _advance(self, request: Request, computed: int, sampled: Sampled | None) -> None:

@@ -15,7 +15,8 @@ from typing import Generic, Protocol, TypeVar
 
 from faults import Kind
 from runtime.core.env import Env
-from runtime.core.messages import Cancel, End, Ended, Finish, Output
+from runtime.core.errors import DeadlineExceeded
+from runtime.core.messages import Cancel, End, Ended, Finish, Output, end_of
 from runtime.core.work import Sampled
 from runtime.server import events
 from runtime.server.errors import Problem, problem_of_end, problem_of_failure
@@ -118,7 +119,7 @@ class Session(Generic[P]):
     def time_out(self) -> None:
         """Ends the request with 504, since the engine has not ended it by `give_up_ns`."""
         text = "the request's deadline has passed, and the engine does not answer"
-        self.end_by_server(End("timeout", 504, "deadline_exceeded", text))
+        self.end_by_server(end_of(DeadlineExceeded(text)))
 
     # -- the client's side --------------------------------------------------------------------------------------------
 
