@@ -68,7 +68,7 @@ class World:
         self.rows = rows
         self.ended: Callable[[Client], None] = lambda client: None
         self.key = scenario.seed
-        self._stirred = True
+        self._engine_due = True
         self._alarm_ns: int | None = None
         mailbox = Mailbox(knobs.waiting_max, self.wake)
         self.env = env = make_env(knobs, self.time, self.wake, rows.fire, rows.fault)
@@ -85,8 +85,8 @@ class World:
             tokens_max=limits.token_budget,
             samples_max=limits.seqs_max,
         )
-        self._rationed = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
-        device = SimDevice({"": self._rationed}, pool.plane, env, self.time, costs, mover)
+        self._model = AccountedModel(model, env, Reserve(DEVICE_BYTES), shape)
+        device = SimDevice({"": self._model}, pool.plane, env, self.time, costs, mover)
         self._pool, self._block_bytes = pool, mover.block_bytes
         config = server_config(tables["server"])
         context_tokens = knobs.kv_blocks * knobs.block_tokens
@@ -131,11 +131,11 @@ class World:
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The engine's reclamation audit, and that of the device's own pools."""
-        return self.engine.audit(scope) + device_rows(self.env, self._rationed.held(), scope)
+        return self.engine.audit(scope) + device_rows(self.env, self._model.held(), scope)
 
     def wake(self) -> None:
         """Something came for the engine: it gets a turn at this moment."""
-        self._stirred = True
+        self._engine_due = True
 
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
@@ -144,7 +144,7 @@ class World:
         time.at(until_ns, lambda: None)  # whoever let the time pass looks then: fast-forward goes no further
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
-            if self._stirred and next_ns != now_ns:
+            if self._engine_due and next_ns != now_ns:
                 self._turn()
                 continue
             if self._alarm_ns is not None and (next_ns is None or self._alarm_ns < next_ns):
@@ -169,7 +169,7 @@ class World:
         self.rows.flush(everything=True)
 
     def _turn(self) -> None:
-        self._stirred = False
+        self._engine_due = False
         self.engine.step()
         self._set_alarm()
 

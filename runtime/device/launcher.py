@@ -20,7 +20,7 @@ from faults import Effect, Kind, Point
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
 from runtime.core.ports import Ticket
-from runtime.core.work import Breach, Claim, Copy, StepResult, Work
+from runtime.core.work import Claim, Copy, StepResult, Work
 from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, phase_of
 from runtime.device.ports import Mover, StepModel, Tags
 
@@ -120,10 +120,6 @@ class Launcher(ABC):
             yield held
         self._refuse_closed("launch")
         yield work
-        return (yield from self._compute(work, breaches))
-
-    def _compute(self, work: Work, breaches: tuple[Breach, ...]) -> JobSteps:
-        """Run the model and stamp the tags, after the verification and once the time of the launch has passed."""
         sampled = self._models[work.model_key].run(work)
         self._plane.stamp(work)
         if (held := self._cross(DEVICE_LAUNCH, work, "after")) is not None:
