@@ -29,6 +29,29 @@ def test_every_bug_names_the_real_one_that_it_models_and_is_tried_alive(name: st
     assert name in {each for trial in TRIALS for each in trial.bugs}, "no live trial plants it"
 
 
+PLANT = """
+import importlib, sys
+from tests.planted.site.sitecustomize import bug_of
+
+def names(module):
+    found = {(module.__name__, name) for name in vars(module)}
+    classes = [one for one in vars(module).values() if isinstance(one, type)]
+    return found | {(one.__qualname__, name) for one in classes for name in vars(one)}
+
+bug = bug_of(sys.argv[1])
+module = importlib.import_module(bug.MODULE)
+before = names(module)
+bug.plant(module)
+print(*sorted(names(module) - before))
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_bug_replaces_what_is_there_under_its_name(name: str) -> None:
+    planted = python("-c", PLANT, name)
+    assert (planted.returncode, planted.stdout.strip()) == (0, ""), planted.stderr + planted.stdout
+
+
 def test_other_processes_are_left_alone() -> None:
     seen = python("-c", "import runtime.engine as e; print(e.Engine._cancel.__module__)")
     assert (seen.stdout.strip(), seen.stderr) == ("runtime.engine.engine", "")

@@ -7,12 +7,12 @@ MODULE = "runtime.scheduling.scheduler"
 
 
 def plant(scheduler):
-    room = scheduler.Scheduler._room
+    ensure_blocks = scheduler.Scheduler._ensure_blocks
 
-    def _room(self, request, tokens, rows):
+    def _ensure_blocks(self, request, tokens, rows):
         need = self._pool.blocks_for(tokens) - len(request.blocks)
         if request.state is not scheduler.RequestState.WAITING or need < 2:
-            return room(self, request, tokens, rows)
+            return ensure_blocks(self, request, tokens, rows)
         try:
             halves = [self._pool.take(request.owner, n) for n in (need - 1, 1)]
         except scheduler.OutOfBlocks:
@@ -22,4 +22,4 @@ def plant(scheduler):
             request.give(*half)
         return True
 
-    scheduler.Scheduler._room = _room
+    scheduler.Scheduler._ensure_blocks = _ensure_blocks
