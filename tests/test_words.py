@@ -10,17 +10,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("assertions", "faults", "harness", "runtime", "scenarios")
 
 TO_DO = (
-    "runtime/assembly.py",
-    "runtime/build.py",
-    "runtime/calibrate.py",
-    "runtime/config.py",
-    "runtime/config_errors.py",
-    "runtime/contract",
     "runtime/engine",
     "runtime/fast_forward",
     "runtime/memory",
-    "runtime/models",
-    "runtime/server",
 )
 """Folders and files whose words are still to be replaced. Only ever shorten this list."""
 

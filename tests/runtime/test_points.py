@@ -9,7 +9,7 @@ CODE = "\n".join(path.read_text() for path in Path(runtime.__file__).parent.rglo
 
 def test_every_mark_that_is_counted_by_name_can_be_named_in_a_scenario():
     constants = set(re.findall(r'^[A-Z_]+ = "([a-z]+\.[a-z_]+)"$', CODE, re.MULTILINE))
-    assert set(re.findall(r'marks\.hit\(\s*"([a-z_.]+)"', CODE)) <= MARKS | constants
+    assert set(re.findall(r'(?:counters\.hit|\.count)\(\s*"([a-z_.]+)"', CODE)) <= MARKS | constants
 
 
 def test_every_mark_that_a_scenario_may_name_stands_in_the_code_that_counts_it():
