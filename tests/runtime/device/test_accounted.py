@@ -1,6 +1,7 @@
 """Virtual launches take memory as the torch ones do: same bytes, same points; and nothing while no fault is armed."""
 
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis.stateful import invariant, rule
 
 from runtime.contract.step import ModelShape
+from runtime.contract.violation import ContractViolation
 from runtime.core.work import Sampled, Work
+from runtime.device import accounted
 from runtime.device.accounted import AccountedModel, LaunchMemory
 from runtime.device.device_audit import device_rows
 from runtime.memory.assembly import STEPS_MAX
@@ -98,6 +101,32 @@ def test_a_lost_reset_is_a_leak_with_the_name_of_its_step_until_room_is_short():
     ]
     assert [row.value for row in leaked] == [4, 4]
     assert not [row for row in device_rows(world.bench.env, world.model.held(), "live") if row.kind == "live"]
+
+
+def test_a_long_run_of_distinct_shapes_remembers_few_and_checks_each(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(accounted, "_CHECKED_MAX", 16)
+    world = World()
+    checked: list[str] = []
+    cross = world.model.contract.binder.cross
+
+    def noted(contract: Any, tensors: Any, *more: Any, **others: Any) -> Any:
+        checked.append(contract.io.graph)
+        return cross(contract, tensors, *more, **others)
+
+    monkeypatch.setattr(world.model.contract.binder, "cross", noted)
+    world.model.run(work(0))
+    assert checked == ["inputs", "decode", "layer", "head", "sample", "sample"]
+    world.model.run(work(1))
+    assert len(checked) == 6, "what has passed is not checked again"
+    for step, context in enumerate(range(9, 409, 4)):
+        world.model.run(work(2 + step, context=context))
+        assert len(world.model._checked) <= 16
+    assert checked.count("decode") == 101, "each new width is checked"
+    world.model.run(work(200))
+    assert checked.count("decode") == 102, "what was forgotten is checked again"
+    for step in (201, 202):
+        with pytest.raises(ContractViolation, match="samples"):
+            world.model.run(work(step, rows=17))
 
 
 def test_its_bytes_are_those_of_the_embedded_model():
