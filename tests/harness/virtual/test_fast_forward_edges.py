@@ -1,14 +1,12 @@
 """Moments at which skipped steps once gave another history than steps: each pair of runs is held together."""
 
-import functools
 from pathlib import Path
 
 import pytest
 
 from harness.options import RunOptions
-from harness.record.digest import table_digests
 from harness.run import run
-from harness.virtual.world import World
+from tests.harness.virtual.both import skipping_and_stepping
 
 FRAME = """
 schema = 1
@@ -40,14 +38,14 @@ cancel = [{ share = 0.24, at = "queued" }]
     "a fault in the contract's cache is armed when most steps were skipped": FRAME.format(
         seed=814,
         canary="0.25s",
-        knobs="kv_blocks = 4, block_tokens = 1, token_budget = 2048, seqs_max = 2, waiting_max = 3, "
+        knobs="kv_blocks = 80, block_tokens = 1, token_budget = 2048, seqs_max = 2, waiting_max = 3, "
         'prefix_cache = false, expected_output = 0.1, preemption = "fail"',
         load="""
 [[load]]
 id = "l0"
 rate = "3/s"
 prompt_tokens = [1, 2]
-output_tokens = [1, 2]
+output_tokens = [10, 30]
 timeout = "0.4s"
 [[fault]]
 id = "f0"
@@ -95,15 +93,9 @@ shared_prefix = 0.3
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_the_history_is_the_same_without_fast_forward(
-    edge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def history(folder: Path) -> dict[str, str]:
-        folder.mkdir()
-        (folder / "edge.toml").write_text(EDGES[edge])
-        outcome = run(RunOptions(str(folder / "edge.toml"), folder / "runs"), say=lambda line: None)
-        return table_digests(outcome.run_dir / "run.sqlite")
-
-    skipping = history(tmp_path / "skipping")
-    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
-    assert skipping == history(tmp_path / "stepping")
+def test_the_history_is_the_same_without_fast_forward(edge: str, tmp_path: Path) -> None:
+    scenario = tmp_path / "edge.toml"
+    scenario.write_text(EDGES[edge])
+    options = RunOptions(str(scenario), tmp_path / "runs")
+    skipping, stepping = skipping_and_stepping(lambda: run(options, say=lambda line: None))
+    assert skipping == stepping

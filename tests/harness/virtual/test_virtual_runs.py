@@ -1,7 +1,6 @@
 """Whole virtual runs, from a scenario file to a verdict: the judges do not know that time was virtual."""
 
 import contextlib
-import functools
 import itertools
 import json
 import re
@@ -16,10 +15,10 @@ import pytest
 from harness.options import Outcome, RunOptions
 from harness.record.digest import digest, table_digests
 from harness.run import run
-from harness.virtual.world import World
 from runtime.core.work import Sampled, Work
 from runtime.device.hash_model import HashModel
 from runtime.memory.kv.paged import PagedPool
+from tests.harness.virtual.both import skipping_and_stepping
 
 ROOT = Path(__file__).parents[3]
 SMALL = """
@@ -71,18 +70,19 @@ prompt_tokens = [20, 300]
 output_tokens = [4, 80]
 cancel = [{ share = 0.1, at = "queued" }, { share = 0.1, at = "prefill" }, { share = 0.1, at = "token 3" }]
 """
+SHORT = PHASES.replace("14s", "6s")
 MIXED = (
     CROWD
     + """
 [[fault]]
 id = "late"
 do = "server.stream: delay 2s"
-when = { at = "2s", times = 5, interval = 7 }
+when = { at = "1s", times = 5, interval = 7 }
 expect = { outcomes = ["ok", "timeout", "refused"], victims = "all", recover = "2s" }
 [[fault]]
 id = "band"
 do = "server.stream: error"
-when = { at = "8s", times = 3, interval = 9 }
+when = { at = "4s", times = 3, interval = 9 }
 expect = { outcomes = ["ok", "timeout", "refused", "inband_error"], victims = "all", recover = "2s" }
 """
 )
@@ -104,6 +104,7 @@ def library_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run(RunOptions("pr-cut-and-oom", tmp_path_factory.mktemp("library")), say=lambda line: None)
 
 
+@pytest.mark.slow
 def test_the_library_scenario_passes_with_every_fault_felt(library_run: Outcome) -> None:
     assert library_run.exit == 0
     found = judges(library_run)
@@ -111,6 +112,7 @@ def test_the_library_scenario_passes_with_every_fault_felt(library_run: Outcome)
         assert found[name] == "PASS"
 
 
+@pytest.mark.slow
 def test_the_report_names_the_cost_table_and_how_far_it_was_off(library_run: Outcome) -> None:
     report = (library_run.run_dir / "report.html").read_text()
     assert "cost table cpu-default" in report
@@ -127,24 +129,26 @@ def test_requests_that_are_swapped_survive_copies_that_fail_and_the_lost_one_is_
 
 
 def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
-    first, again = small(tmp_path, MIXED), small(tmp_path, MIXED)
+    first, again = small(tmp_path, MIXED, SHORT), small(tmp_path, MIXED, SHORT)
     tables = [table_digests(outcome.run_dir / "run.sqlite") for outcome in (first, again)]
     assert tables[0] == tables[1]
-    other = small(tmp_path, MIXED, seed=6)
+    other = small(tmp_path, MIXED, SHORT, seed=6)
     assert digest(first.run_dir / "run.sqlite") == digest(again.run_dir / "run.sqlite")
     assert digest(first.run_dir / "run.sqlite") != digest(other.run_dir / "run.sqlite")
 
 
-@pytest.mark.parametrize("text", [CALM, CROWD, HANG, MIXED], ids=["calm", "crowd", "hang", "mixed"])
-def test_fast_forward_changes_no_row_of_the_history(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skipping = small(tmp_path, text)
-    monkeypatch.setattr("harness.virtual.drive.World", functools.partial(World, fast_forward=False))
-    stepping = small(tmp_path, text)
-    assert table_digests(skipping.run_dir / "run.sqlite") == table_digests(stepping.run_dir / "run.sqlite")
+@pytest.mark.parametrize(
+    ("text", "phases"),
+    [(CALM, PHASES), (CROWD, SHORT), (HANG, PHASES), (MIXED, SHORT)],
+    ids=["calm", "crowd", "hang", "mixed"],
+)
+def test_fast_forward_changes_no_row_of_the_history(text: str, phases: str, tmp_path: Path) -> None:
+    skipping, stepping = skipping_and_stepping(lambda: small(tmp_path, text, phases))
+    assert skipping == stepping
 
 
 def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(tmp_path: Path) -> None:
-    outcome = small(tmp_path, MIXED)
+    outcome = small(tmp_path, MIXED, SHORT)
     verdict = json.loads((outcome.run_dir / "verdict.json").read_text())
     answered = next(judge for judge in verdict["judges"] if judge["name"] == "answered")
     assert answered["state"] == "PASS", answered
@@ -223,7 +227,7 @@ def _without_complaint(release: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_a_quiesce_stops_the_load_and_audits_exactly(tmp_path: Path) -> None:
-    phases = PHASES.replace('trial = "14s"', 'trial = "14s", quiesce = { every = "5s", max = "5s" }')
+    phases = SHORT.replace('trial = "6s"', 'trial = "6s", quiesce = { every = "2s", max = "5s" }')
     outcome = small(tmp_path, CROWD, phases)
     assert judges(outcome)["reclamation"] == "PASS"
 

@@ -84,8 +84,8 @@ def test_a_sweep_tells_the_seed_and_the_judge_of_a_run_that_failed() -> None:
 
 
 def test_few_clean_seeds_make_no_judge_cry(capsys: pytest.CaptureFixture[str]) -> None:
-    assert sweep.main(["--first", "100", "--seeds", "3"]) == 0, capsys.readouterr().out
-    assert re.fullmatch(r"9 of 9 clean runs in \d+ s: 0 with a FAIL, 0 not PASS\n", capsys.readouterr().out)
+    assert sweep.main(["--first", "100", "--seeds", "1"]) == 0, capsys.readouterr().out
+    assert re.fullmatch(r"3 of 3 clean runs in \d+ s: 0 with a FAIL, 0 not PASS\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
