@@ -13,7 +13,7 @@ import torch
 from faults import FaultSpec
 from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
 from runtime.config import EngineConfig, read_engine_config
-from runtime.contract.registry import ContractKey
+from runtime.contract.spec import ContractKey
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
 from runtime.core.messages import Mailbox, Sink

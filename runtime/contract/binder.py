@@ -1,6 +1,6 @@
 """Checks the tensors of one graph against its contract before any kernel of the graph reads them.
 
-    tensors --contract.bind may damage one--> facts --> signature --> cache --miss--> bind
+    tensors --contract.bind may damage one--> facts --> signature --> cache --miss--> rules
                                                                         |hit           |violation
                                                                         v              v
                                                             unchanged tensors    repaired, or ContractViolation
@@ -16,10 +16,9 @@ from faults.points import Kind
 from runtime.contract.cache import ShapeCache, signature_of
 from runtime.contract.damage import damaged
 from runtime.contract.points import CONTRACT_BIND
-from runtime.contract.registry import Contract
 from runtime.contract.repair import repairs
-from runtime.contract.spec import TensorFacts
-from runtime.contract.validate import Binding, bind
+from runtime.contract.spec import Contract, TensorFacts
+from runtime.contract.validate import violations_of
 from runtime.contract.violation import ContractViolation
 from runtime.core.env import Env
 
@@ -29,8 +28,8 @@ Tensor = TypeVar("Tensor")
 class Tensors(Protocol[Tensor]):
     """Operations of a device on its own tensors."""
 
-    def facts(self, tensor: Tensor, name: str) -> TensorFacts:
-        """Shape, strides, dtype, device and address of `tensor`, with the `name` of its spec in the contract."""
+    def facts(self, tensor: Tensor) -> TensorFacts:
+        """Shape, strides, dtype, device and address of `tensor`."""
         ...
 
     def laid_out(self, tensor: Tensor, facts: TensorFacts) -> Tensor:
@@ -42,7 +41,7 @@ class Tensors(Protocol[Tensor]):
 class PlannedTensors:
     """Implements `Tensors` for virtual time, without memory: a tensor is its planned facts."""
 
-    def facts(self, tensor: TensorFacts, name: str) -> TensorFacts:
+    def facts(self, tensor: TensorFacts) -> TensorFacts:
         """See Tensors."""
         return tensor
 
@@ -52,7 +51,7 @@ class PlannedTensors:
 
 
 class Binder(Generic[Tensor]):
-    """Checks tensors against contracts and caches the results. All calls come from one thread.
+    """Checks tensors against contracts and remembers those that keep them. All calls come from one thread.
 
     Counters: contract.violation for each check that fails, contract.copied and contract.cast for each tensor that is
     repaired, contract.cache_refused for an entry that belonged to another signature.
@@ -60,18 +59,14 @@ class Binder(Generic[Tensor]):
 
     def __init__(self, env: Env, tensors: Tensors[Tensor], entries_max: int = 1024) -> None:
         self.cache = ShapeCache(env, entries_max)
+        self.step: int | None = None
+        self.request: str | None = None
+        """The present step and its first request, which the fault points show."""
         self._env = env
         self._tensors = tensors
 
     def cross(
-        self,
-        contract: Contract,
-        tensors: tuple[Tensor, ...],
-        given: tuple[int, ...] = (),
-        *,
-        outputs: bool = False,
-        step: int | None = None,
-        request: str | None = None,
+        self, contract: Contract, tensors: tuple[Tensor, ...], given: tuple[int, ...] = (), *, outputs: bool = False
     ) -> tuple[Tensor, ...]:
         """Checks `tensors`, in the order of the contract's inputs (or `outputs`), and returns those to go on with.
 
@@ -79,50 +74,33 @@ class Binder(Generic[Tensor]):
         ContractViolation with every violation when a copy or a lossless cast can't repair a tensor.
         """
         if self._env.faults.armed:
-            tensors = self._damaged(contract, tensors, outputs, step, request)
-        facts = self._facts(contract, tensors, outputs)
+            tensors = self._damaged(contract, tensors, outputs)
+        facts = [self._tensors.facts(tensor) for tensor in tensors]
         try:
-            self.check(contract, facts, given, outputs=outputs, step=step, request=request)
+            self.check(contract, facts, given, outputs=outputs)
             return tensors
         except ContractViolation as violation:
             tensors = self._repaired(contract, tensors, facts, outputs, violation)
-        facts = self._facts(contract, tensors, outputs)
-        self.check(contract, facts, given, outputs=outputs, step=step, request=request)
+        self.check(contract, [self._tensors.facts(tensor) for tensor in tensors], given, outputs=outputs)
         return tensors
 
     def check(
-        self,
-        contract: Contract,
-        facts: Sequence[TensorFacts],
-        given: tuple[int, ...] = (),
-        *,
-        outputs: bool = False,
-        step: int | None = None,
-        request: str | None = None,
-    ) -> Binding:
-        """Binds `facts`. Raises ContractViolation with every violation; a failed check is not cached."""
+        self, contract: Contract, facts: Sequence[TensorFacts], given: tuple[int, ...] = (), *, outputs: bool = False
+    ) -> None:
+        """Checks `facts`. Raises ContractViolation with every violation; a failed check is not remembered."""
         signature = signature_of(contract, facts, given, outputs)
-        binding = self.cache.get(contract, signature, step=step, request=request)
-        if binding is None:
-            try:
-                binding = bind(contract, facts, given, outputs=outputs)
-            except ContractViolation:
-                self._env.counters.hit("contract.violation")
-                raise
-            self.cache.put(signature, binding)
-        return binding
+        if self.cache.holds(signature, contract.graph, self.step, self.request):
+            return
+        if violations := violations_of(contract, facts, given, outputs=outputs):
+            self._env.counters.hit("contract.violation")
+            raise ContractViolation(violations)
+        self.cache.add(signature)
 
-    def _facts(self, contract: Contract, tensors: tuple[Tensor, ...], outputs: bool) -> list[TensorFacts]:
-        read = self._tensors.facts
-        return [read(tensor, spec.name) for tensor, spec in zip(tensors, contract.specs(outputs), strict=True)]
-
-    def _damaged(
-        self, contract: Contract, tensors: tuple[Tensor, ...], outputs: bool, step: int | None, request: str | None
-    ) -> tuple[Tensor, ...]:
-        effect = self._env.faults.fire(CONTRACT_BIND, graph=contract.io.graph, step=step, request=request)
+    def _damaged(self, contract: Contract, tensors: tuple[Tensor, ...], outputs: bool) -> tuple[Tensor, ...]:
+        effect = self._env.faults.fire(CONTRACT_BIND, graph=contract.graph, step=self.step, request=self.request)
         if effect is None or effect.kind is not Kind.CORRUPT:
             return tensors
-        at, facts = damaged(contract, self._facts(contract, tensors, outputs), effect, outputs)
+        at, facts = damaged(contract, [self._tensors.facts(tensor) for tensor in tensors], effect, outputs)
         return (*tensors[:at], self._tensors.laid_out(tensors[at], facts), *tensors[at + 1 :])
 
     def _repaired(
@@ -134,10 +112,7 @@ class Binder(Generic[Tensor]):
         violation: ContractViolation,
     ) -> tuple[Tensor, ...]:
         repaired = list(tensors)
-        for repair in repairs(contract.specs(outputs), facts, violation):
-            repaired[repair.at] = self._tensors.laid_out(tensors[repair.at], repair.facts)
-            if repair.cast:
-                self._env.counters.hit("contract.cast")
-            else:
-                self._env.counters.hit("contract.copied")
+        for at, dense in repairs(contract.specs(outputs), facts, violation):
+            repaired[at] = self._tensors.laid_out(tensors[at], dense)
+            self._env.counters.hit("contract.copied" if dense.dtype == facts[at].dtype else "contract.cast")
         return tuple(repaired)

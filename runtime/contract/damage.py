@@ -1,8 +1,8 @@
 """Chooses the damage that `contract.bind: corrupt` does to one tensor, by the random draw of the effect.
 
 A fault that the contract can't detect would count as fired and break nothing. So an extent is changed only where
-another tensor, a number or an earlier graph fixes it, and a stride only where the layout fixes it. Where neither is
-possible (a launch of one token has no strides), a dim is added instead, which every contract detects.
+another tensor, a number or an earlier graph fixes it, and a stride only where a dim has several elements. Where neither
+is possible (a launch of one token has no strides), a dim is added instead, which every contract detects.
 
 Damage is described by facts; the device makes a real tensor with these facts (`binder.Tensors.laid_out`).
 """
@@ -10,8 +10,8 @@ Damage is described by facts; the device makes a real tensor with these facts (`
 from collections.abc import Callable, Iterator, Sequence
 
 from faults import Effect
-from runtime.contract.registry import Contract
-from runtime.contract.spec import ITEM_BYTES, Layout, TensorFacts, TensorSpec
+from runtime.contract.memory import dense_strides
+from runtime.contract.spec import ITEM_BYTES, Contract, TensorFacts, TensorSpec
 
 Damage = Callable[[TensorFacts], TensorFacts]
 _OTHER_DTYPES = {"int64": ("int32", "float32"), "float32": ("float16", "float64")}
@@ -24,7 +24,7 @@ def damaged(
 
     `facts` are in the order of the contract.
     """
-    fixed = contract.io.cross_checked
+    fixed = contract.cross_checked
     named = list(enumerate(zip(contract.specs(outputs), facts, strict=True)))
     choices = [(at, way) for at, (spec, one) in named for way in _ways(effect.argument, fixed, spec, one)]
     choices = choices or [(at, _one_dim_more) for at, _ in named]
@@ -46,7 +46,7 @@ def _ways(
         case "device":
             yield lambda one: one._replace(device="meta" if spec.device != "meta" else "cpu", address=0)
         case "stride":
-            if spec.layout is not Layout.STRIDED and 0 not in facts.shape:
+            if 0 not in facts.shape:
                 yield from (_doubled(axis) for axis, size in enumerate(facts.shape) if size > 1)
         case "align":
             if spec.alignment_bytes > 1 and 0 not in facts.shape:
@@ -63,10 +63,7 @@ def _one_dim_more(facts: TensorFacts) -> TensorFacts:
 def _one_longer(axis: int) -> Damage:
     def longer(facts: TensorFacts) -> TensorFacts:
         shape = (*facts.shape[:axis], facts.shape[axis] + 1, *facts.shape[axis + 1 :])
-        strides = [1] * len(shape)
-        for before in range(len(shape) - 1, 0, -1):
-            strides[before - 1] = strides[before] * max(1, shape[before])
-        return facts._replace(shape=shape, strides=tuple(strides))
+        return facts._replace(shape=shape, strides=dense_strides(shape))
 
     return longer
 

@@ -4,23 +4,22 @@ An aligned first byte does not mean aligned rows: the rows of a dense float16 [n
 vector load but the first crosses an alignment boundary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 
-from runtime.contract.spec import Layout, TensorFacts, TensorSpec
+from runtime.contract.spec import TensorFacts, TensorSpec
 from runtime.contract.violation import Rule
 
-Shape = tuple[int, ...]
 
-
-def memory_breaches(spec: TensorSpec, shape: Shape, facts: TensorFacts) -> Iterator[tuple[Rule, str, str]]:
+def memory_breaches(spec: TensorSpec, facts: TensorFacts) -> Iterator[tuple[Rule, str, str]]:
     """(rule, expected, got) of each memory rule that the tensor breaks."""
+    shape, strides = tuple(facts.shape), facts.strides
     if 0 in shape:
         return  # a tensor without elements has no memory
-    strides = facts.strides
-    if not has_layout(spec.layout, shape, strides):
-        dense = dense_strides(spec.layout, shape)
-        expected = "strides of 0 or more" if dense is None else f"{spec.layout} strides {dense}"
-        yield Rule.LAYOUT, expected, f"{strides} for shape {shape}"
+    dense = dense_strides(shape)
+    # The stride of a dim with one element is not used and may be any.
+    if any(size > 1 and stride != wanted for size, stride, wanted in zip(shape, strides, dense, strict=True)):
+        yield Rule.LAYOUT, f"dense strides {dense}", f"{strides} for shape {shape}"
     alignment = spec.alignment_bytes
     if facts.address % alignment:
         yield Rule.ADDRESS, f"a multiple of {alignment} bytes", f"{facts.address:#x}"
@@ -30,30 +29,6 @@ def memory_breaches(spec: TensorSpec, shape: Shape, facts: TensorFacts) -> Itera
             yield Rule.STRIDE, f"every stride but the unit one a multiple of {alignment} bytes", steps
 
 
-def has_layout(layout: Layout, shape: Shape, strides: tuple[int, ...]) -> bool:
-    """True when the elements lie in this layout. The stride of a dim with one element is not used and may be any."""
-    dense = dense_strides(layout, shape)
-    if strides == dense:
-        return True
-    used = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size > 1]
-    if dense is None:
-        return all(stride >= 0 for _, stride in used)
-    return used == [(size, stride) for size, stride in zip(shape, dense, strict=True) if size > 1]
-
-
-def dense_strides(layout: Layout, shape: Shape) -> tuple[int, ...] | None:
-    """The strides of a dense tensor, in elements; None for layouts that do not fix them."""
-    rank = len(shape)
-    fastest_first: dict[Layout, tuple[int, ...]] = {
-        Layout.ROWS: tuple(range(rank - 1, -1, -1)),
-        Layout.COLUMNS: tuple(range(rank)),
-        Layout.CHANNELS_LAST: (1, 3, 2, 0),
-    }
-    if layout not in fastest_first:
-        return None
-    strides = [0] * rank
-    step = 1
-    for axis in fastest_first[layout]:
-        strides[axis] = step
-        step *= shape[axis]
-    return tuple(strides)
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor whose last dim is fastest, in elements."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))

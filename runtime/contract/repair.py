@@ -8,10 +8,9 @@ shows that another tensor was meant.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from runtime.contract.memory import dense_strides
-from runtime.contract.spec import Layout, TensorFacts, TensorSpec
+from runtime.contract.spec import TensorFacts, TensorSpec
 from runtime.contract.violation import ContractViolation, Rule
 
 _COPY = frozenset({Rule.LAYOUT, Rule.ADDRESS, Rule.STRIDE})
@@ -23,32 +22,19 @@ _CASTS = {
 """Required dtype -> dtypes whose values it can all hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """Replaces tensor number `at` of the call by a copy with these facts."""
-
-    at: int
-    facts: TensorFacts
-    cast: bool
-    """True when the copy has another dtype."""
-
-
 def repairs(
     specs: Sequence[TensorSpec], facts: Sequence[TensorFacts], violation: ContractViolation
-) -> Iterator[Repair]:
-    """A repair for each tensor that breaks a rule. Raises `violation` when one of them can't be repaired."""
+) -> Iterator[tuple[int, TensorFacts]]:
+    """The index of each tensor that breaks a rule, and the facts of the copy that repairs it. Raises `violation` when
+    one of them can't be repaired."""
     rules: dict[str, set[Rule]] = {}
     for breach in violation.violations:
         rules.setdefault(breach.tensor, set()).add(breach.rule)
-    at = {spec.name: place for place, spec in enumerate(specs)}
-    if not all(name in at and _repairable(specs[at[name]], facts[at[name]], broken) for name, broken in rules.items()):
+    broken = [(at, spec) for at, spec in enumerate(specs) if spec.name in rules]
+    if not all(_repairable(spec, facts[at], rules[spec.name]) for at, spec in broken):
         raise violation
-    for name, broken in rules.items():
-        spec, one = specs[at[name]], facts[at[name]]
-        strides = dense_strides(spec.layout, one.shape) or dense_strides(Layout.ROWS, one.shape)
-        assert strides is not None, "the layout rows has dense strides"
-        dense = one._replace(strides=strides, dtype=spec.dtype, address=0)
-        yield Repair(at[name], dense, Rule.DTYPE in broken)
+    for at, spec in broken:
+        yield at, facts[at]._replace(strides=dense_strides(facts[at].shape), dtype=spec.dtype, address=0)
 
 
 def _repairable(spec: TensorSpec, facts: TensorFacts, broken: set[Rule]) -> bool:

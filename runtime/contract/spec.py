@@ -1,7 +1,7 @@
-"""Specs of the tensors that a graph takes and gives, and the facts of real tensors that are checked against them."""
+"""The contract of a graph: specs of the tensors that it takes and gives, and the facts of real tensors that are checked
+against them."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
@@ -20,7 +20,6 @@ ITEM_BYTES = {
 class TensorFacts(NamedTuple):
     """The facts of a tensor, as its device reports them. A plain tuple, since each tensor of each step gets one."""
 
-    name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """Steps between neighbours along each dim, in elements."""
@@ -30,18 +29,10 @@ class TensorFacts(NamedTuple):
     """Address of the first byte; 0 for a tensor without memory."""
 
 
-class Layout(StrEnum):
-    """The order of the elements in memory."""
-
-    ROWS = "rows"  # dense, last dim fastest (torch's contiguous; NCHW)
-    COLUMNS = "columns"  # dense, first dim fastest
-    CHANNELS_LAST = "channels_last"  # dense, dim 1 of 4 fastest (NHWC)
-    STRIDED = "strided"  # any strides that are not negative: views into something larger
-
-
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `alignment_bytes` holds for the first byte and for every stride but the unit one.
+    """One input or output, dense with its last dim fastest (torch's contiguous). `alignment_bytes` holds for the first
+    byte and for every stride but the unit one.
 
     `in_place` means that the graph writes into the tensor's own bytes and other code reads them there (KV pages). Such
     a tensor is never replaced by a repaired copy, since the writes would be lost.
@@ -51,7 +42,6 @@ class TensorSpec:
     shape: tuple[Size, ...]
     dtype: str
     device: str = "cpu"
-    layout: Layout = Layout.ROWS
     alignment_bytes: int = 1
     in_place: bool = False
 
@@ -63,8 +53,6 @@ class TensorSpec:
             problems.append(f"alignment_bytes is {self.alignment_bytes}; give a power of two")
         if any(isinstance(size, int) and size < 0 for size in self.shape):
             problems.append(f"shape {self.shape} has a negative number; a dim that varies is a Dim, never -1")
-        if self.layout is Layout.CHANNELS_LAST and len(self.shape) != 4:
-            problems.append(f"channels_last has 4 dims, not {len(self.shape)}")
         if problems:
             raise ValueError(f'tensor "{self.name}": {"; ".join(problems)}')
 
@@ -80,22 +68,36 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
-class IOSpec:
+class ContractKey:
+    """The group, model and version that a contract belongs to."""
+
+    group: str = ""
+    model: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Contract:
     """All inputs and outputs of a graph. Each dim is determined by an input, or is one of `given`: dims whose values
-    the caller knows from an earlier graph of the step. Raises ValueError with every problem of the spec."""
+    the caller knows from an earlier graph of the step. Raises ValueError with every problem of the contract."""
 
     graph: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...] = ()
     given: tuple[Dim, ...] = ()
+    key: ContractKey = ContractKey()
 
     def __post_init__(self) -> None:
         if problems := [*_twice(self), *_two_meanings(self), *_undetermined(self)]:
             raise ValueError(f'graph "{self.graph}": {"; ".join(problems)}')
 
+    def specs(self, outputs: bool = False) -> tuple[TensorSpec, ...]:
+        """The specs of the inputs, or of the outputs."""
+        return self.outputs if outputs else self.inputs
+
     @cached_property
     def digest(self) -> str:
-        """A digest that is equal for equal specs, in every process."""
+        """A digest of all fields, which is equal for equal contracts in every process."""
         return blake2b(repr(self).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -103,55 +105,46 @@ class IOSpec:
         """(tensor, axis) of the extents that a number, a given dim or other inputs determine, so that a wrong extent
         can't pass for a new value of a dim."""
         inputs = [(spec.name, axis, one) for spec in self.inputs for axis, one in enumerate(spec.extents)]
-        known = _determined([one for _, _, one in inputs], self.given)
+        outputs = [(spec.name, axis, one) for spec in self.outputs for axis, one in enumerate(spec.extents)]
+        extents = [one for _, _, one in inputs]
         return frozenset(
             (name, axis)
-            for at, (name, axis, one) in enumerate(inputs)
-            if not one.unknown(_determined([other for _, _, other in inputs[:at] + inputs[at + 1 :]], self.given))
-        ) | frozenset(
-            (spec.name, axis)
-            for spec in self.outputs
-            for axis, one in enumerate(spec.extents)
-            if not one.unknown(known)
+            for at, (name, axis, one) in enumerate(inputs + outputs)
+            if set(one.dims) <= _determined(extents[:at] + extents[at + 1 :], self.given)
         )
 
 
-def _twice(io: IOSpec) -> list[str]:
+def _twice(contract: Contract) -> list[str]:
     return [
         f'two {side} are called "{name}"; rename one'
-        for side, specs in (("inputs", io.inputs), ("outputs", io.outputs))
+        for side, specs in (("inputs", contract.inputs), ("outputs", contract.outputs))
         for name in sorted({spec.name for spec in specs if [one.name for one in specs].count(spec.name) > 1})
     ]
 
 
-def _two_meanings(io: IOSpec) -> list[str]:
+def _two_meanings(contract: Contract) -> list[str]:
     """Problems of names that stand for two different dims."""
     meanings: dict[str, list[Dim]] = {}
-    named = [dim for spec in (*io.inputs, *io.outputs) for one in spec.extents for dim in one.dims]
-    for dim in (*named, *io.given):
+    named = [dim for spec in (*contract.inputs, *contract.outputs) for one in spec.extents for dim in one.dims]
+    for dim in (*named, *contract.given):
         if dim not in meanings.setdefault(dim.name, []):
             meanings[dim.name].append(dim)
     rules = {name: " and ".join(dim.rule for dim in dims) for name, dims in meanings.items() if len(dims) > 1}
     return [f'dim "{name}" means two things: {rule}' for name, rule in rules.items()]
 
 
-def _undetermined(io: IOSpec) -> list[str]:
+def _undetermined(contract: Contract) -> list[str]:
     """Problems of dims that no input determines: they would not be checked."""
-    inputs = [one for spec in io.inputs for one in spec.extents]
-    outputs = [one for spec in io.outputs for one in spec.extents]
-    known = _determined(inputs, io.given)
-    undetermined = {dim.name: one for one in (*outputs, *inputs) for dim in one.unknown(known)}
+    inputs = [one for spec in contract.inputs for one in spec.extents]
+    outputs = [one for spec in contract.outputs for one in spec.extents]
+    known = _determined(inputs, contract.given)
+    undetermined = {dim.name: one for one in (*outputs, *inputs) for dim in one.dims if dim not in known}
     return [
         f'nothing in the inputs determines dim "{name}" of {one}; give an input where it stands alone, times a constant'
         for name, one in undetermined.items()
     ]
 
 
-def _determined(extents: list[Extent], given: tuple[Dim, ...]) -> dict[str, Dim]:
-    """The dims that are given and those that these extents determine one after the other, as in `unify`."""
-    known = {dim.name: dim for dim in given}
-    while found := {
-        dim.name: dim for one in extents for dim in one.unknown(known) if [dim] == one.unknown(known) and one.gives(dim)
-    }:
-        known |= found
-    return known
+def _determined(extents: list[Extent], given: tuple[Dim, ...]) -> set[Dim]:
+    """The dims that are given, and those that stand alone or times a number."""
+    return {*given, *(one.dims[0] for one in extents if len(one.dims) == 1)}

@@ -12,14 +12,13 @@ boundary `inputs` determines `tokens` and `samples`; later boundaries get their 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from runtime.contract.binder import Binder, Tensor, Tensors
 from runtime.contract.dims import Dim, Size
 from runtime.contract.memory import dense_strides
-from runtime.contract.registry import Contract, ContractKey, Registry
-from runtime.contract.spec import ITEM_BYTES, IOSpec, TensorFacts, TensorSpec
+from runtime.contract.spec import ITEM_BYTES, Contract, ContractKey, TensorFacts, TensorSpec
 from runtime.contract.violation import ContractViolation, Rule, Violation
 from runtime.core.env import Env
 from runtime.core.work import Work
@@ -50,8 +49,8 @@ class ModelShape:
     device: str = "cpu"
 
 
-def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
-    """The inputs and outputs at each boundary."""
+def step_contracts(shape: ModelShape) -> tuple[Contract, ...]:
+    """The contract of each boundary."""
     tokens, fed = Dim("tokens", 1, shape.tokens_max), Dim("fed", 1, shape.tokens_max)
     samples, rows, width = Dim("samples", 0, shape.samples_max), Dim("rows", 1), Dim("width", 1)
     heads, size = shape.kv_heads, shape.block_tokens
@@ -64,19 +63,19 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
         alignment = math.gcd(64, width * ITEM_BYTES["float32"])
         return TensorSpec(name, sizes, "float32", shape.device, alignment_bytes=alignment, in_place=in_place)
 
-    def decode(mixed: bool, by_page: bool) -> IOSpec:
+    def decode(mixed: bool, by_page: bool) -> Contract:
         used = Dim("used", 1)
         inputs = [ids("block_tables", rows * heads * width), floats("mask", rows, 1, 1, width * size)]
         if mixed:
             inputs.append(ids("decode_tokens", rows))
         if by_page:
             inputs += [ids("owner", used), ids("order", rows * heads * width), ids("place", used)]
-        return IOSpec(decode_graph(mixed=mixed, by_page=by_page), tuple(inputs))
+        return Contract(decode_graph(mixed=mixed, by_page=by_page), tuple(inputs))
 
     hidden = floats("hidden_states", tokens, shape.hidden, width=shape.hidden)
     pages = (shape.blocks * heads, size, shape.head_dim)
     return (
-        IOSpec(
+        Contract(
             INPUTS,
             # `tokens` may be padded. `fed` is the number of real tokens, whose KV is written: a slot for each KV head.
             (
@@ -87,8 +86,8 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
             ),
         ),
         *(decode(mixed, by_page) for mixed in (False, True) for by_page in (False, True)),
-        IOSpec(CHUNK, (ids("block_tables", heads * width), floats("mask", Dim("new", 1), width * size))),
-        IOSpec(
+        Contract(CHUNK, (ids("block_tables", heads * width), floats("mask", Dim("new", 1), width * size))),
+        Contract(
             LAYER,
             (
                 hidden,
@@ -97,8 +96,8 @@ def step_io(shape: ModelShape) -> tuple[IOSpec, ...]:
             ),
             given=(tokens,),
         ),
-        IOSpec(HEAD, (hidden,), given=(tokens,)),
-        IOSpec(
+        Contract(HEAD, (hidden,), given=(tokens,)),
+        Contract(
             SAMPLE,
             (floats("logits", samples, shape.vocabulary, width=shape.vocabulary),),
             outputs=(ids("sampled", samples),),
@@ -118,15 +117,12 @@ class StepContract(Generic[Tensor]):
         self.binder = Binder(env, tensors)
         self.shape = shape
         self._env = env
-        registry, owner = Registry(), key or ContractKey()
-        self._contracts: dict[str, Contract] = {io.graph: registry.register(owner, io) for io in step_io(shape)}
-        self._step: int | None = None
-        self._request: str | None = None
+        self._contracts = {one.graph: replace(one, key=key or ContractKey()) for one in step_contracts(shape)}
 
     def attempt(self, work: Work, run: Callable[[], Result]) -> Result:
         """Runs a step, and runs it a second time when it breaks its contract. Raises ContractViolation when it does so
         again: requests in `ContractViolation.rows` (all when None) then get a 500."""
-        self._step, self._request = work.step, work.request_ids[0] if work.rows else None
+        self.binder.step, self.binder.request = work.step, work.request_ids[0] if work.rows else None
         try:
             return run()
         except ContractViolation:
@@ -139,9 +135,7 @@ class StepContract(Generic[Tensor]):
 
     def cross(self, graph: str, tensors: tuple[Tensor, ...], *given: int, outputs: bool = False) -> tuple[Tensor, ...]:
         """Checks the tensors at the boundary `graph` and returns those to go on with. See Binder.cross."""
-        return self.binder.cross(
-            self._contracts[graph], tensors, given, outputs=outputs, step=self._step, request=self._request
-        )
+        return self.binder.cross(self._contracts[graph], tensors, given, outputs=outputs)
 
     def check_tables(self, work: Work) -> None:
         """Checks that each row's block table covers its context. Raises ContractViolation that names each row."""
@@ -158,13 +152,10 @@ class StepContract(Generic[Tensor]):
 
     def planned(self, graph: str, *given: int, outputs: bool = False, **dims: int) -> tuple[TensorFacts, ...]:
         """Facts of tensors that keep the contract of `graph` for these dims, for a device without memory."""
-        io = self._contracts[graph].io
-        values = {**dims, **{dim.name: value for dim, value in zip(io.given, given, strict=True)}}
-        return tuple(_dense(spec, values) for spec in self._contracts[graph].specs(outputs))
-
-
-def _dense(spec: TensorSpec, values: dict[str, int]) -> TensorFacts:
-    shape = tuple(extent.value(values) for extent in spec.extents)
-    strides = dense_strides(spec.layout, shape)
-    assert strides is not None, f"{spec.name} is not dense"
-    return TensorFacts(spec.name, shape, strides, spec.dtype, spec.device, 0)
+        contract = self._contracts[graph]
+        values = {**dims, **{dim.name: value for dim, value in zip(contract.given, given, strict=True)}}
+        shapes = [tuple(extent.value(values) for extent in spec.extents) for spec in contract.specs(outputs)]
+        return tuple(
+            TensorFacts(shape, dense_strides(shape), spec.dtype, spec.device, 0)
+            for shape, spec in zip(shapes, contract.specs(outputs), strict=True)
+        )

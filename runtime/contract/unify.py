@@ -9,7 +9,7 @@ Plain dims are solved first, so that a conflict names the tensor with the formul
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runtime.contract.dims import Dim, Extent
+from runtime.contract.dims import Extent
 from runtime.contract.violation import Rule
 
 
@@ -32,59 +32,46 @@ class Conflict:
     expected: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unified:
-    """The values of the dims, and all conflicts. A dim that no equation determines has no value."""
+def unify(equations: Iterable[Equation], given: Mapping[str, int]) -> tuple[dict[str, int], list[Conflict]]:
+    """The values of the dims, and all conflicts. A dim that no equation determines has no value.
 
-    values: Mapping[str, int]
-    conflicts: tuple[Conflict, ...]
-
-
-def unify(equations: Iterable[Equation], given: Mapping[str, int] | None = None) -> Unified:
-    """Solves each equation with one unknown dim, checks those with none, and defers those with several.
-
-    `given` are values of dims that an earlier graph of the step has determined.
+    A dim is determined where it stands alone or times a number; a product of dims is only checked. `given` are values
+    of dims that an earlier graph of the step has determined.
     """
-    values = dict(given or {})
+    values = dict(given)
     sources = dict.fromkeys(values, "the step")
     conflicts: list[Conflict] = []
-    waiting = sorted(equations, key=lambda equation: not equation.extent.plain)
-    progress = True
-    while waiting and progress:
-        progress = False
-        later: list[Equation] = []
-        for equation in waiting:
-            unknown = equation.extent.unknown(values)
-            if not unknown:
-                conflicts += _checked(equation, values, sources)
-            elif len(unknown) == 1 and equation.extent.gives(unknown[0]):
-                conflicts += _solved(equation, unknown[0], values, sources)
-            else:
-                later.append(equation)
-                continue
-            progress = True
-        waiting = later
-    return Unified(values, tuple(conflicts))
+    for equation in sorted(equations, key=lambda one: (len(one.extent.dims) > 1, not one.extent.plain)):
+        dims = equation.extent.dims
+        if all(dim.name in values for dim in dims):
+            conflicts += _checked(equation, values, sources)
+        elif len(dims) == 1:
+            conflicts += _solved(equation, values, sources)
+    return values, conflicts
 
 
 def _checked(equation: Equation, values: Mapping[str, int], sources: Mapping[str, str]) -> list[Conflict]:
-    value = equation.extent.value(values)
+    extent = equation.extent
+    value = extent.value(values)
     if value == equation.got:
         return []
-    text = f"{equation.extent} = {value}" if equation.extent.dims else str(value)
-    if equation.extent.plain:
-        text += f" (by {sources[str(equation.extent)]})"
-    elif equation.extent.dims:
-        text += f" ({', '.join(f'{dim} = {values[dim.name]} by {sources[dim.name]}' for dim in equation.extent.dims)})"
+    text = f"{extent} = {value}" if extent.dims else str(value)
+    if extent.plain:
+        text += f" (by {sources[str(extent)]})"
+    elif extent.dims:
+        names = dict.fromkeys(dim.name for dim in extent.dims)
+        text += f" ({', '.join(f'{name} = {values[name]} by {sources[name]}' for name in names)})"
     return [Conflict(equation, Rule.EXTENT, text)]
 
 
-def _solved(equation: Equation, dim: Dim, values: dict[str, int], sources: dict[str, str]) -> list[Conflict]:
-    value = equation.extent.solved(dim, equation.got, values)
-    if value is None:
-        return [Conflict(equation, Rule.EXTENT, f"{equation.extent} with a whole {dim.name}")]
+def _solved(equation: Equation, values: dict[str, int], sources: dict[str, str]) -> list[Conflict]:
+    extent = equation.extent
+    (dim,) = extent.dims
+    value, rest = divmod(equation.got, extent.factor)
+    if rest:
+        return [Conflict(equation, Rule.EXTENT, f"{extent} with a whole {dim.name}")]
     values[dim.name] = value
     sources[dim.name] = f"{equation.tensor}[{equation.axis}]"
     if dim.admits(value):
         return []
-    return [Conflict(equation, Rule.RANGE, dim.rule if equation.extent.plain else f"{equation.extent} with {dim.rule}")]
+    return [Conflict(equation, Rule.RANGE, dim.rule if extent.plain else f"{extent} with {dim.rule}")]

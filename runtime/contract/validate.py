@@ -4,66 +4,35 @@ A tensor of the wrong rank is left out when dims are solved: its extents can't b
 comparing the first ones would let a rank mismatch pass.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 from runtime.contract.memory import memory_breaches
-from runtime.contract.registry import Contract
-from runtime.contract.spec import TensorFacts, TensorSpec
+from runtime.contract.spec import Contract, TensorFacts, TensorSpec
 from runtime.contract.unify import Equation, unify
-from runtime.contract.violation import ContractViolation, Rule, Violation
-
-Facts = Sequence[TensorFacts]
+from runtime.contract.violation import Rule, Violation
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """Tensors that keep their contract, and the value of each dim. Shared between steps."""
+def violations_of(
+    contract: Contract, facts: Sequence[TensorFacts], given: Sequence[int] = (), *, outputs: bool = False
+) -> list[Violation]:
+    """Infers the dims and validates the inputs of a graph, or its `outputs`, in the order of the contract.
 
-    contract: Contract = field(repr=False)
-    dims: Mapping[str, int]
-
-
-def bind(contract: Contract, facts: Facts, given: Sequence[int] = (), *, outputs: bool = False) -> Binding:
-    """Infers the dims and validates the inputs of a graph, or its `outputs`. `given` are the values of the contract's
-    given dims, in its order; outputs may determine further dims. Raises ContractViolation with every violation."""
-    io = contract.io
-    known = dict(zip((dim.name for dim in io.given), given, strict=True))
-    violations, dims = _violations_of(io.graph, contract.specs(outputs), facts, known)
-    if violations:
-        raise ContractViolation(violations)
-    return Binding(contract, MappingProxyType(dict(dims)))
-
-
-def _violations_of(
-    graph: str, specs: Sequence[TensorSpec], facts: Facts, given: Mapping[str, int]
-) -> tuple[list[Violation], Mapping[str, int]]:
-    counts = Counter(one.name for one in facts)
-    by_name = {one.name: one for one in facts}
-    violations: list[Violation] = []
-    equations: list[Equation] = []
-    for spec in specs:
-        if counts[spec.name] != 1:
-            violations.append(Violation(graph, spec.name, Rule.PRESENT, "one such tensor", str(counts[spec.name])))
-            continue
-        one = by_name[spec.name]
+    `given` are the values of the contract's given dims, in its order; outputs may determine further dims.
+    """
+    graph, violations, equations = contract.graph, list[Violation](), list[Equation]()
+    shapes: dict[str, tuple[int, ...]] = {}
+    for spec, one in zip(contract.specs(outputs), facts, strict=True):
+        shapes[spec.name] = tuple(one.shape)
         shaped = len(one.shape) == len(one.strides) == len(spec.shape)
-        violations += [Violation(graph, spec.name, *fault) for fault in _own_breaches(spec, one, shaped)]
+        violations += [Violation(graph, spec.name, *breach) for breach in _own_breaches(spec, one, shaped)]
         if shaped:
             equations += [Equation(spec.name, axis, size, one.shape[axis]) for axis, size in enumerate(spec.extents)]
-    known = ", ".join(spec.name for spec in specs)
-    unexpected = [name for name in counts if name not in {spec.name for spec in specs}]
-    violations += [
-        Violation(graph, name, Rule.PRESENT, f"one of {known}", "an unexpected tensor") for name in unexpected
-    ]
-    unified = unify(equations, given)
-    for conflict in unified.conflicts:
+    _, conflicts = unify(equations, dict(zip((dim.name for dim in contract.given), given, strict=True)))
+    for conflict in conflicts:
         at = conflict.equation
-        got = f"{at.got} at dim {at.axis} of {tuple(by_name[at.tensor].shape)}"
+        got = f"{at.got} at dim {at.axis} of {shapes[at.tensor]}"
         violations.append(Violation(graph, at.tensor, conflict.rule, conflict.expected, got))
-    return violations, unified.values
+    return violations
 
 
 def _own_breaches(spec: TensorSpec, facts: TensorFacts, shaped: bool) -> Iterator[tuple[Rule, str, str]]:
@@ -75,6 +44,6 @@ def _own_breaches(spec: TensorSpec, facts: TensorFacts, shaped: bool) -> Iterato
     if len(facts.shape) != len(spec.shape):
         yield Rule.RANK, f"{len(spec.shape)} dims", f"{len(facts.shape)} with shape {tuple(facts.shape)}"
     elif not shaped:
-        yield Rule.LAYOUT, f"{spec.layout}", f"shape {tuple(facts.shape)} with strides {facts.strides}"
+        yield Rule.LAYOUT, "one stride for each dim", f"shape {tuple(facts.shape)} with strides {facts.strides}"
     else:
-        yield from memory_breaches(spec, tuple(facts.shape), facts)
+        yield from memory_breaches(spec, facts)

@@ -10,7 +10,6 @@ from runtime.core.errors import RuntimeFailure
 class Rule(StrEnum):
     """The rule that is broken."""
 
-    PRESENT = "present"  # a tensor is missing, given twice, or not in the contract
     RANK = "rank"
     EXTENT = "extent"  # a dim disagrees with a number or with other tensors
     RANGE = "range"  # a dim is outside of min..max or no multiple

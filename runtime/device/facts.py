@@ -14,11 +14,11 @@ _ALIGNMENT = 128
 class TorchTensors:
     """Implements `runtime.contract.binder.Tensors`."""
 
-    def facts(self, tensor: Tensor, name: str) -> TensorFacts:
+    def facts(self, tensor: Tensor) -> TensorFacts:
         """See Tensors."""
         device = "cpu" if tensor.is_cpu else str(tensor.device)
         dtype = _NAMES.get(tensor.dtype) or str(tensor.dtype)
-        return TensorFacts(name, tensor.shape, tensor.stride(), dtype, device, tensor.data_ptr())
+        return TensorFacts(tensor.shape, tensor.stride(), dtype, device, tensor.data_ptr())
 
     def laid_out(self, tensor: Tensor, facts: TensorFacts) -> Tensor:
         """See Tensors."""

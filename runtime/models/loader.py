@@ -16,10 +16,8 @@ from torch import Tensor
 
 from faults import DisabledFaults, Faults, Kind
 from faults.actions import flip_bit
-from runtime.contract.registry import Contract, ContractKey
-from runtime.contract.spec import ITEM_BYTES, IOSpec, TensorSpec
-from runtime.contract.validate import bind
-from runtime.contract.violation import ContractViolation
+from runtime.contract.spec import ITEM_BYTES, Contract, TensorSpec
+from runtime.contract.validate import violations_of
 from runtime.device.facts import TorchTensors
 from runtime.device.torch_segments import Make, fresh
 from runtime.models.config import DecoderConfig, ModelRefused
@@ -70,17 +68,11 @@ def load_weights(
 
 def _check_contract(directory: Path, config: DecoderConfig, targets: dict[str, Tensor], dtype: torch.dtype) -> None:
     """Checks the loaded tensors against the shapes, dtype and alignment that the config asks for."""
-    kind = str(dtype).removeprefix("torch.")
-    shapes = tensor_shapes(config)
-    io = IOSpec(
-        "weights",
-        tuple(TensorSpec(name, shape, kind, alignment_bytes=ITEM_BYTES[kind]) for name, shape in shapes.items()),
-    )
-    tensors = TorchTensors()
-    try:
-        bind(Contract(ContractKey(), io), [tensors.facts(targets[name], name) for name in shapes])
-    except ContractViolation as violation:
-        raise ModelRefused(directory, [str(one) for one in violation.violations]) from violation
+    kind, shapes, tensors = str(dtype).removeprefix("torch."), tensor_shapes(config), TorchTensors()
+    specs = tuple(TensorSpec(name, shape, kind, alignment_bytes=ITEM_BYTES[kind]) for name, shape in shapes.items())
+    facts = [tensors.facts(targets[name]) for name in shapes]
+    if broken := violations_of(Contract("weights", specs), facts):
+        raise ModelRefused(directory, [str(one) for one in broken])
 
 
 def weights_digest(directory: Path) -> str:

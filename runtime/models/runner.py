@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from runtime.contract.registry import ContractKey
+from runtime.contract.spec import ContractKey
 from runtime.contract.step import CHUNK, INPUTS, SAMPLE, ModelShape, StepContract, decode_graph
 from runtime.core.env import Env
 from runtime.core.work import Sampled, Work

@@ -18,7 +18,7 @@ from faults import Effect, Faults, Point
 from faults.points import Shown
 from faults.spec import SCOPE_NAMES
 from runtime.contract.points import GRAPHS
-from runtime.contract.step import ModelShape, step_io
+from runtime.contract.step import ModelShape, step_contracts
 from runtime.points import MARKS, PLANNED, catalogue
 from tests.faults.trials import points
 from tests.faults.trials.virtual import Trial, run
@@ -127,7 +127,7 @@ def test_planned_points_do_not_exist_yet() -> None:
 
 
 def test_the_graphs_that_a_scope_may_name_are_the_boundaries_of_a_step() -> None:
-    assert {io.graph for io in step_io(ModelShape())} == set(GRAPHS)
+    assert {one.graph for one in step_contracts(ModelShape())} == set(GRAPHS)
 
 
 @pytest.mark.slow

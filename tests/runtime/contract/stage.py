@@ -1,15 +1,13 @@
 """A contract with one of everything, facts that keep it, and a binder whose faults can be armed."""
 
 from collections.abc import Sequence
-from math import prod
 
 from faults import Catalogue, Faults, FaultSpec, When, parse_do
 from runtime.contract.binder import Binder, PlannedTensors
 from runtime.contract.dims import Dim
 from runtime.contract.memory import dense_strides
 from runtime.contract.points import POINTS
-from runtime.contract.registry import Contract, ContractKey
-from runtime.contract.spec import IOSpec, Layout, TensorFacts, TensorSpec
+from runtime.contract.spec import Contract, ContractKey, TensorFacts, TensorSpec
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from tests.runtime.fakes import SetClock
@@ -19,38 +17,35 @@ W = Dim("w", min=1, max=32, multiple_of=2)
 KEY = ContractKey("chat", "tiny", "1")
 ALIGNED = 0x7F0000000000
 
-ATTEND = IOSpec(
+CONTRACT = Contract(
     "attend",
     inputs=(
         TensorSpec("ids", (N,), "int64", alignment_bytes=8),
         TensorSpec("gate_up", (N, 2 * W), "float16", alignment_bytes=4),
-        TensorSpec("starts", (N + 1,), "int64"),
+        TensorSpec("starts", (2 * N,), "int64"),
         TensorSpec("pages", (N * W,), "int64"),
-        TensorSpec("image", (N, 3, W, W), "float32", layout=Layout.CHANNELS_LAST),
-        TensorSpec("turned", (W, N), "float32", layout=Layout.COLUMNS),
-        TensorSpec("view", (N, 2, 16), "float16", layout=Layout.STRIDED, alignment_bytes=16),
+        TensorSpec("image", (N, 3, W, W), "float32"),
+        TensorSpec("view", (N, 2, 16), "float16", alignment_bytes=16),
     ),
-    outputs=(TensorSpec("out", (N, W), "float16"), TensorSpec("both", (2 * N + 1,), "int64")),
+    outputs=(TensorSpec("out", (N, W), "float16"), TensorSpec("both", (2 * N,), "int64")),
+    key=KEY,
 )
-CONTRACT = Contract(KEY, ATTEND)
+NAMES = [spec.name for spec in CONTRACT.inputs]
 
 
 def facts(contract: Contract = CONTRACT, **values: int) -> list[TensorFacts]:
-    """What a device that keeps the contract makes for these dims."""
-    return [_kept(spec, values) for spec in contract.io.inputs]
+    """Facts of the inputs that a device that keeps the contract makes for these dims."""
+    return [_kept(spec, values) for spec in contract.inputs]
 
 
 def _kept(spec: TensorSpec, values: dict[str, int]) -> TensorFacts:
     shape = tuple(one.value(values) for one in spec.extents)
-    strides = dense_strides(spec.layout, shape)
-    if strides is None:
-        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return TensorFacts(spec.name, shape, strides, spec.dtype, spec.device, ALIGNED)
+    return TensorFacts(shape, dense_strides(shape), spec.dtype, spec.device, ALIGNED)
 
 
 def with_one(made: Sequence[TensorFacts], name: str, /, **changes: object) -> list[TensorFacts]:
-    """`made`, with fields of one tensor changed."""
-    return [one._replace(**changes) if one.name == name else one for one in made]
+    """`made`, with fields of one tensor of CONTRACT changed."""
+    return [one._replace(**changes) if of == name else one for of, one in zip(NAMES, made, strict=True)]
 
 
 class Stage:

@@ -90,7 +90,7 @@ def test_a_step_is_prepared_once_more_and_then_refused(failures: int) -> None:
 
 
 def test_the_layer_starts_without_torch() -> None:
-    names = "binder step damage points registry repair validate"
+    names = "binder step damage points spec repair validate"
     code = "import sys; " + "; ".join(f"import runtime.contract.{name}" for name in names.split())
     code += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
