@@ -110,7 +110,7 @@ def test_a_long_run_of_distinct_shapes_remembers_few_and_checks_each(monkeypatch
     cross = world.model.contract.binder.cross
 
     def noted(contract: Any, tensors: Any, *more: Any, **others: Any) -> Any:
-        checked.append(contract.io.graph)
+        checked.append(contract.graph)
         return cross(contract, tensors, *more, **others)
 
     monkeypatch.setattr(world.model.contract.binder, "cross", noted)
