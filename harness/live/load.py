@@ -7,12 +7,10 @@ from typing import Any
 
 from harness.live.child import Child, ChildDied, describe
 from harness.live.target import LiveTarget
-from harness.load.breaker import UNLIMITED
+from harness.load.breaker import politeness_of
 from harness.plan.canary import canaries_of
 from harness.plan.plan import Plan
 from harness.trial.ports import LoadDied
-from scenarios.rules_target import is_remote
-from scenarios.schema import Scenario
 
 READY_S = 60.0
 
@@ -101,26 +99,8 @@ def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, An
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
         "canary": canaries_of(scenario, plan.capabilities).model_dump(),
-        "politeness": _politeness(scenario),
+        "politeness": politeness_of(scenario).model_dump(),
     }
     if "ledger" in plan.capabilities:
         config["body"] = {"return_token_ids": True}  # the client's own count, to compare with the server's journal
     return config
-
-
-def _politeness(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's limits, and the rules by which the load stops to protect the target.
-
-    The built-in runtime is not protected. A server on this machine belongs to the user, so a slow reply is a finding
-    and does not stop the load. Any other server is protected: the load stops when the server slows down.
-    """
-    limits = scenario.limits
-    given = {
-        "requests_max": limits.requests,
-        "tokens_max": limits.tokens,
-        "in_flight_max": limits.in_flight,
-        "rate_max_per_s": limits.rate,
-    }
-    if scenario.target.kind == "builtin":
-        return UNLIMITED.model_dump() | given
-    return ({} if is_remote(scenario.target) else {"slow_factor_max": None}) | given

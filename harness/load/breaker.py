@@ -8,6 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from scenarios.rules_target import is_remote
+from scenarios.schema import Scenario
+
 Positive = Annotated[int, Field(ge=1)]
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -30,6 +33,27 @@ class Politeness(BaseModel):
 
 
 UNLIMITED = Politeness(ramp_from_per_s=None, honour_retry_after=False, bad_share_max=None, slow_factor_max=None)
+
+
+def politeness_of(scenario: Scenario) -> Politeness:
+    """The scenario's limits, and the rules by which the load stops to protect the target.
+
+    The built-in runtime is not protected. A server on this machine belongs to the user, so a slow reply is a finding
+    and does not stop the load. Any other server is protected: the load stops when the server slows down.
+    """
+    limits = scenario.limits
+    if scenario.target.kind == "builtin":
+        protection = UNLIMITED
+    else:
+        protection = Politeness() if is_remote(scenario.target) else Politeness(slow_factor_max=None)
+    return protection.model_copy(
+        update={
+            "requests_max": limits.requests,
+            "tokens_max": limits.tokens,
+            "in_flight_max": limits.in_flight,
+            "rate_max_per_s": limits.rate,
+        }
+    )
 
 
 class Breaker:

@@ -1,4 +1,4 @@
-"""Between a session and its virtual client: each event arrives at the moment of its news, unless a fault delays it."""
+"""Carries events from a serving session to its virtual client, at the times of their outputs, or later by a fault."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,16 @@ from runtime.server.session import Session
 
 
 class VirtualConnection:
-    """Implements `session.Peer`. `tell` hands one event to the client, which may hang up."""
+    """Implements `session.Peer`. `deliver` gives one event to the client, which may hang up."""
 
-    __slots__ = ("_tell", "_time", "client", "session")
+    __slots__ = ("_deliver", "_time", "client", "session")
 
-    def __init__(self, client: Client, time: VirtualTime, tell: Callable[[Client, Event], None]) -> None:
+    def __init__(self, client: Client, time: VirtualTime, deliver: Callable[[Client, Event], None]) -> None:
         self.client = client
         self.session: Session[VirtualConnection] | None = None
-        """Filled when it is admitted."""
+        """Set when the request is admitted."""
         self._time = time
-        self._tell = tell
+        self._deliver = deliver
 
     def wake(self) -> None:
         """See Peer."""
@@ -26,8 +26,8 @@ class VirtualConnection:
         assert session is not None
         while (event := session.next()) is not None:
             if isinstance(event, Delay):
-                event.effect.then(session.resume, self._time)  # this stream is late; nobody else is held up
+                event.effect.then(session.resume, self._time)  # delays this stream and no other
                 return
             if isinstance(event, LAST) and session.gone is None:
                 session.sent()
-            self._tell(self.client, event)
+            self._deliver(self.client, event)

@@ -1,6 +1,6 @@
-"""A trial in virtual time: the plan of a live one, in the time of a simulated device. Same phases, same history.
+"""Runs a trial in virtual time, with the phases and the history of a live one, on a simulated device.
 
-cost table -> recorder -> world (engine, device, server, clients) -> phases -> all of it back in reverse
+cost table -> recorder -> world (engine, device, server, clients) -> phases -> close in reverse order
 """
 
 import gc
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.load.breaker import Breaker, Politeness
 from harness.plan.canary import canaries_of
 from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
@@ -18,7 +17,7 @@ from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop, Reason
 from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
 from harness.trial.stop import Stop
-from harness.virtual.answers import AnswerCheck
+from harness.virtual.answer_check import AnswerCheck
 from harness.virtual.rows import Rows
 from harness.virtual.stats import VirtualStats
 from harness.virtual.target import VirtualTarget
@@ -26,11 +25,11 @@ from harness.virtual.world import World
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 TURN_S = 0.25
-"""Between two ticks, as often as a live loop looks at its faults."""
+"""Virtual time (s) between two ticks; a live loop looks at its faults as often."""
 
 
 class VirtualClock:
-    """The world's time; a turn of the loop lets all happen that happens in it."""
+    """Implements the clock port: a turn of the trial loop runs the world for TURN_S."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -53,9 +52,11 @@ def drive(
     slowing: float | None = None,
     costs: str = DEFAULT,
 ) -> Ending:
-    """Run the plan and leave a closed history behind; `hidden` are faults that the plan does not speak of, and with
-    `slowing` launches cost this share more after a trial's time. `costs` is a table of ours by name, or a file by its
-    path. Raises ValueError when it is no cost table."""
+    """Run the plan and close its history. `hidden` are faults that are armed and not in the plan.
+
+    With `slowing` a launch costs this share more after the planned length of the trial. `costs` is the name of a
+    built-in cost table, or the path of a file. Raises ValueError when it is no cost table.
+    """
     table = read_table(costs)
     say(table.words())
     recorder = Recorder(directory, 0)
@@ -81,10 +82,10 @@ def _trial(
 ) -> Reason | None:
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
     canary = canaries_of(scenario, plan.capabilities)
-    world = World(plan, rows, table, _gate(plan), canary, slowing=slowing)
-    answers = AnswerCheck(rows, world.key, canary, by_itself=scenario.canary.reference == "self")
+    world = World(plan, rows, table, canary, slowing=slowing)
+    answers = AnswerCheck(rows, scenario.seed, canary, self_agreement=scenario.canary.reference == "self")
     target, stats = VirtualTarget(world), VirtualStats(world, answers)
-    world.ended = stats.hear
+    world.ended = stats.take
     faults = FaultScheduler((*plan.occurrences, *hidden), target.admin)
     loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.load, stats, faults, stop)
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
@@ -99,8 +100,8 @@ def _trial(
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Nothing here leaves cycles behind by the thousand, and looking for them every 700 objects takes a tenth of a
-    run."""
+    """Collect garbage less often: a run makes few reference cycles, and the default threshold of 700 objects costs a
+    tenth of its time."""
     was = gc.get_threshold()
     gc.set_threshold(50_000, 20, 50)
     try:
@@ -110,28 +111,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def _facts(table: CostTable) -> dict[str, str]:
-    """The facts about the times of a report: the cost table, and its error."""
+    """Facts for the report about the source of its times: the cost table and its error."""
     facts = {"cost_table": table.words(), "target.model": "keyed tokens, no weights"}
     facts |= {f"cost_table.made_on.{key}": value for key, value in table.made_on.items()}
     return facts | {f"cost_table.error.{key}": f"{share:+.1%}" for key, share in table.error.items()}
-
-
-def _gate(plan: Plan) -> Breaker | None:
-    """The scenario's own limits; the politeness to a foreign server does not apply here."""
-    limits = plan.scenario.limits
-    given = (limits.requests, limits.tokens, limits.in_flight, limits.rate)
-    if all(each is None for each in given):
-        return None
-    return Breaker(
-        Politeness(
-            ramp_from_per_s=None,
-            honour_retry_after=False,
-            bad_share_max=None,
-            slow_factor_max=None,
-            requests_max=limits.requests,
-            tokens_max=limits.tokens,
-            in_flight_max=limits.in_flight,
-            rate_max_per_s=limits.rate,
-        ),
-        0,
-    )

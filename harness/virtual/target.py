@@ -1,4 +1,4 @@
-"""The target of a trial in virtual time: an engine in this process, armed and audited by direct calls."""
+"""The target of a trial in virtual time: an engine in this process. Faults and audits are direct calls."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from harness.virtual.world import World
 
 
 class VirtualAdmin:
-    """The admin port of a virtual server: arm, heal, states, audit."""
+    """Implements the admin port of a trial."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -20,14 +20,14 @@ class VirtualAdmin:
     def arm(self, spec: FaultSpec) -> None:
         try:
             self._world.faults.arm([spec])
-        except SpecError as error:  # as the live server answers with 400
+        except SpecError as error:  # the live server answers with 400
             raise AdminGone(str(error)) from error
 
     def heal(self, fault: str) -> None:
         self._world.faults.heal(fault, "harness")
 
     def states(self) -> list[dict[str, Any]]:
-        """As far as a fault scheduler looks at them."""
+        """See Injector."""
         return [
             {"id": one.id, "n": one.n, "state": one.state, "first_ns": one.first_ns, "heal_ns": one.heal_ns}
             for one in self._world.faults.states()
@@ -38,7 +38,7 @@ class VirtualAdmin:
 
 
 class VirtualTarget:
-    """There is no process behind it, and no page of metrics: the world samples its own figures."""
+    """Implements the target port. It has no process and no metrics page; the world samples its own figures."""
 
     metrics_url = None
     pid = None
@@ -48,12 +48,12 @@ class VirtualTarget:
         self._world = world
 
     def tick(self, now_ns: int) -> None:
-        """Faults that run out by time heal here, as the live server's own clock heals them."""
+        """Heal the faults whose time is over, as the live server does by its own clock."""
         if self._world.faults.armed:
             self._world.faults.tick(now_ns)
 
     def gone(self) -> str | None:
-        """A virtual server that called itself lost does not start again."""
+        """See Target. A virtual server never restarts."""
         fatal = self._world.engine.fatal
         return None if fatal is None else f"the engine is lost: {fatal}"
 

@@ -1,13 +1,13 @@
-"""The world of a virtual run: engine, device, server and clients in one thread, and the loop that moves their time.
+"""The world of a virtual run: engine, device, server and clients in one thread, and the loop that advances their time.
 
-    next thing planned, or the guard's next deadline -> the clock jumps there -> all that happens then -> engine.step
+    next planned call, or the guard's next deadline -> the clock jumps there -> all calls of that time -> engine.step
 
-Everything that happens at one moment happens before the engine's turn, as a live engine takes all its mail at once.
+All calls planned for one time come before the engine's step, as a live engine takes all mail of its mailbox at once.
 """
 
 from collections.abc import Callable
 
-from harness.load.breaker import Breaker
+from harness.load.breaker import Breaker, politeness_of
 from harness.load.outcome import ClientEnd
 from harness.plan.canary import CanaryConfig
 from harness.plan.plan import Plan
@@ -40,21 +40,24 @@ from runtime.server.config import server_config
 
 SAMPLE_NS = 1_000_000_000
 CHECK_ALL_REQUESTS = 2000
-"""In a trial that is planned to send fewer, every run of fast-forward is checked."""
+"""In a trial that is planned to send fewer requests, every run of fast-forward is checked."""
 HOST_BYTES = 1 << 30
 DEVICE_BYTES = 1 << 30
 """Memory sizes (bytes) of the simulated machine. Pages without swapped data are never allocated."""
 
 
 class World:
-    """Built for one plan. `run_for` lets time pass; `ended` is told of each client whose request is over."""
+    """Built for one plan. `run_for` lets time pass; `ended` is called with each client whose request has ended.
+
+    `check_one_in`: one run of fast-forward in so many is checked; None derives it from the plan. `slowing`: after the
+    planned length of the trial a launch costs this share more.
+    """
 
     def __init__(
         self,
         plan: Plan,
         rows: Rows,
         table: CostTable,
-        gate: Breaker | None,
         canary: CanaryConfig,
         *,
         fast_forward: bool = True,
@@ -63,25 +66,25 @@ class World:
     ) -> None:
         scenario = plan.scenario
         tables = server_tables(scenario.target)
-        knobs = read_engine_config(tables["engine"])
+        settings = read_engine_config(tables["engine"])
         self.time = VirtualTime()
         self.rows = rows
         self.ended: Callable[[Client], None] = lambda client: None
-        self.key = scenario.seed
         self._engine_due = True
-        self._alarm_ns: int | None = None
-        mailbox = Mailbox(knobs.waiting_max, self.wake)
-        self.env = env = make_env(knobs, self.time, self.wake, rows.fire, rows.fault)
+        self._deadline_ns: int | None = None
+        """Time of the guard's next deadline; None when there is none."""
+        mailbox = Mailbox(settings.waiting_max, self.wake)
+        self.env = env = make_env(settings, self.time, self.wake, rows.fire, rows.fault)
         self.faults = env.faults
-        pool = make_block_pool(knobs, env, f"keyed/{self.key}")
-        model = HashModel(knobs.kv_blocks, knobs.block_tokens, self.key)
+        pool = make_block_pool(settings, env, f"keyed/{scenario.seed}")
+        model = HashModel(settings.kv_blocks, settings.block_tokens, scenario.seed)
         costs = self._costs(table, plan, slowing)
         host = HostBytes(HOST_BYTES)
         mover = SimMover(host, "io", model.rows, pool.plane)
-        limits = knobs.limits
+        limits = settings.limits
         shape = ModelShape(
-            blocks=knobs.kv_blocks + 1,
-            block_tokens=knobs.block_tokens,
+            blocks=settings.kv_blocks + 1,
+            block_tokens=settings.block_tokens,
             tokens_max=limits.token_budget,
             samples_max=limits.seqs_max,
         )
@@ -89,21 +92,19 @@ class World:
         device = SimDevice({"": self._model}, pool.plane, env, self.time, costs, mover)
         self._pool, self._block_bytes = pool, mover.block_bytes
         config = server_config(tables["server"])
-        context_tokens = knobs.kv_blocks * knobs.block_tokens
+        context_tokens = settings.kv_blocks * settings.block_tokens
         self.server = VirtualServer(
-            env, self.time, mailbox, rows, context_tokens, config, lambda client: self.load.over(client)
+            env, self.time, mailbox, rows, context_tokens, config, lambda client: self.load.end(client)
         )
         self.load = VirtualLoad(
             self.time,
             rows,
-            scenario.seed,
-            tuple(scenario.load),
+            scenario,
             canary,
-            scenario.canary.every,
             self.server.receive,
             self.server.hang_up,
             lambda client: self.ended(client),
-            gate,
+            Breaker(politeness_of(scenario), 0),
         )
         outputs = VirtualOutputs(self.server, rows.gaps)
         self.fast_forward: FastForward | None = None
@@ -113,45 +114,44 @@ class World:
             if not fast_forward:
                 return (parts.eager,)
             self.fast_forward = FastForward(
-                env, pool, limits, parts, model, device, costs, self.time, knobs.bounds.late_ns, outputs, one_in
+                env, pool, limits, parts, model, device, costs, self.time, settings.bounds.late_ns, outputs, one_in
             )
             return (self.fast_forward, parts.eager)
 
         memory = HostSegments(host, mover.block_bytes, host.move)
-        self.engine = assemble(knobs, env, mailbox, pool, device, memory, self.server, chain).engine
+        self.engine = assemble(settings, env, mailbox, pool, device, memory, self.server, chain).engine
         self.server.fatal = lambda: self.engine.fatal
         self.time.at(SAMPLE_NS, self._sample)
 
     def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:
-        """`slowing`: how much more a launch costs after the time of a trial."""
         seed = plan.scenario.seed
         if slowing is None:
             return Priced(table, seed)
         return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s(plan.phases) * 1e9))
 
     def audit(self, scope: str) -> list[AuditRow]:
-        """The engine's reclamation audit, and that of the device's own pools."""
+        """The rows of the engine's reclamation audit, and those of the device's own pools."""
         return self.engine.audit(scope) + device_rows(self.env, self._model.held(), scope)
 
     def wake(self) -> None:
-        """Something came for the engine: it gets a turn at this moment."""
+        """The engine has mail or may continue: it takes a step at the present time."""
         self._engine_due = True
 
     def run_for(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let `seconds` of virtual time pass."""
         time = self.time
         until_ns = time.now_ns() + round(seconds * 1e9)
-        time.at(until_ns, lambda: None)  # whoever let the time pass looks then: fast-forward goes no further
+        time.at(until_ns, lambda: None)  # the caller acts then, so fast-forward must not go further
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
             if self._engine_due and next_ns != now_ns:
-                self._turn()
+                self._step()
                 continue
-            if self._alarm_ns is not None and (next_ns is None or self._alarm_ns < next_ns):
-                if self._alarm_ns > until_ns:
+            if self._deadline_ns is not None and (next_ns is None or self._deadline_ns < next_ns):
+                if self._deadline_ns > until_ns:
                     break
-                time.jump(max(self._alarm_ns, now_ns))
-                self._turn()
+                time.jump(max(self._deadline_ns, now_ns))
+                self._step()
             elif next_ns is None or next_ns > until_ns:
                 break
             else:
@@ -159,26 +159,26 @@ class World:
         time.jump(until_ns)
 
     def close(self) -> None:
-        """Cut who is left, and write what has gathered."""
+        """End the open requests, and write all pending rows."""
         for session in list(self.server.admission.open.values()):
             if session.peer.client.outcome is None:
                 self.server.hang_up(session.peer.client, ClientEnd.STOPPED)
         self.run_for(0)
-        self.server.marked(self.time.now_ns(), all_of_them=True)
-        self.rows.turn_gaps(self.time.now_ns(), cut=True)
+        self.server.write_counters()
+        self.rows.write_gaps(self.time.now_ns(), cut=True)
         self.rows.flush(everything=True)
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         self._engine_due = False
         self.engine.step()
-        self._set_alarm()
+        self._read_deadline()
 
-    def _set_alarm(self) -> None:
+    def _read_deadline(self) -> None:
         wait_s = self.engine.wait_s()
-        self._alarm_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
+        self._deadline_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
     def memory(self) -> MemoryFigures:
-        """Figures of KV and the prefix cache; those of single requests are in the audits."""
+        """The figures of KV and the prefix cache. The audits hold those of single requests."""
         pool, engine, block_bytes = self._pool, self.engine, self._block_bytes
         tenants = tenant_usages(pool, engine.holdings(), block_bytes)
         kv = kv_usage(pool, tenants, engine.leaked(pool.name), block_bytes)
@@ -186,7 +186,7 @@ class World:
 
     def _sample(self) -> None:
         self.server.admission.end_overdue()
-        self.server.marked(self.time.now_ns(), all_of_them=True)
+        self.server.write_counters()
         status, load, now_ns = self.engine.status, self.load, self.time.now_ns()
         kv = status.kv
         used = kv.live + kv.limbo
@@ -210,11 +210,11 @@ class World:
                 **memory_rows(self.memory()),
             },
         )
-        self.rows.turn_gaps(now_ns)
+        self.rows.write_gaps(now_ns)
         self.time.at(now_ns + SAMPLE_NS, self._sample)
 
 
 def _check_one_in(plan: Plan) -> int:
-    """One run of fast-forward in so many is played out and compared; a short trial checks all of them."""
+    """One run of fast-forward in so many is repeated step by step and compared; in a short trial, every run is."""
     requests = plan.cost.requests
     return 1 if requests is not None and requests < CHECK_ALL_REQUESTS else CHECK_ONE_IN

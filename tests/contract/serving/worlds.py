@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from faults import FaultSpec, parse_do
-from harness.load.cancel import parse_cancel
+from harness.load.itl import GapHistogram
 from harness.load.malformed import malformed_body
 from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
-from harness.virtual.client import Asked, Client
+from harness.virtual.client import Client
+from harness.virtual.client_requests import ClientRequest
 from harness.virtual.rows import Rows, Values
 from harness.virtual.server import VirtualServer
 from runtime.core.messages import Submit
@@ -225,13 +226,13 @@ class _Rows(Rows):
 
 
 class _Client(Client):
-    def __init__(self, asked: Asked, now_ns: int, heard: list[str]) -> None:
-        super().__init__(asked, now_ns, now_ns, lambda gap_ns: None)
+    def __init__(self, request: ClientRequest, now_ns: int, heard: list[str]) -> None:
+        super().__init__(request, now_ns, now_ns, GapHistogram(0))
         self._heard = heard
 
-    def take(self, now_ns: int, event: events.Event) -> bool:
+    def receive(self, now_ns: int, event: events.Event) -> bool:
         self._heard.append(_word(event))
-        return super().take(now_ns, event)
+        return super().receive(now_ns, event)
 
 
 class VirtualWorld:
@@ -248,8 +249,8 @@ class VirtualWorld:
     def ask(self, *, stream: bool = True, max_tokens: int = 9, malformed: int | None = None) -> None:
         kind = "load" if malformed is None else "malformed"
         row = malformed or 0
-        asked = Asked("r", "l", kind, None, row, (1, 2), "", max_tokens, stream, 600.0, parse_cancel(None), None)
-        self._client = _Client(asked, self.time.now_ns(), self.heard)
+        request = ClientRequest("r", "l", kind, None, row, (1, 2), "", max_tokens, stream, 600.0, None)
+        self._client = _Client(request, self.time.now_ns(), self.heard)
         self._server.receive(self._client)
 
     def leave(self) -> None:
@@ -263,7 +264,7 @@ class VirtualWorld:
         while self.time.next_ns == now_ns:
             self.time.step()
         self._server.admission.end_overdue()
-        self._server.marked(now_ns, all_of_them=True)
+        self._server.write_counters()
 
     def rows(self) -> list[ServedRow]:
         return [ServedRow(*row)._replace(server_id="", proc="") for row in self._rows.kept.get("served", [])]  # type: ignore[arg-type]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.virtual import asked
-from harness.virtual.asked import AHEAD_ROWS, load_asked, open_asked
+from harness.virtual import client_requests
+from harness.virtual.client_requests import BATCH_REQUESTS, load_request, open_loop_requests
 from runtime.device.hash_model import prompt_tokens
 from scenarios.arrivals import arrivals
 from scenarios.load import Load
@@ -26,12 +26,12 @@ USERS = Load.model_validate({**PLAIN, "id": "users", "arrivals": "closed", "user
 )
 def test_each_request_is_the_one_that_its_row_makes_by_itself(loads, seed, rows, tokens):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asked, "AHEAD_ROWS", rows)
-        patch.setattr(asked, "AHEAD_TOKENS", tokens)
-        made = list(islice(open_asked(loads, seed), 40))
+        patch.setattr(client_requests, "BATCH_REQUESTS", rows)
+        patch.setattr(client_requests, "BATCH_TOKENS", tokens)
+        made = list(islice(open_loop_requests(loads, seed), 40))
     by_itself = sorted(
         (
-            (row.t_s, load_asked(load, row, tuple(prompt_tokens(row.parts))))
+            (row.t_s, load_request(load, row, tuple(prompt_tokens(row.parts))))
             for load in loads
             if load.arrivals != "closed"
             for row in islice(arrivals(load, seed), 40)
@@ -41,7 +41,7 @@ def test_each_request_is_the_one_that_its_row_makes_by_itself(loads, seed, rows,
     assert made == by_itself[:40]
 
 
-@pytest.mark.parametrize(("prompt", "ahead"), [(10, AHEAD_ROWS), (20_000, 3), (60_000, 1)])
+@pytest.mark.parametrize(("prompt", "ahead"), [(10, BATCH_REQUESTS), (20_000, 3), (60_000, 1)])
 def test_no_more_is_made_ahead_than_a_batch_may_hold(monkeypatch: pytest.MonkeyPatch, prompt: int, ahead: int) -> None:
     seen = []
 
@@ -50,8 +50,8 @@ def test_no_more_is_made_ahead_than_a_batch_may_hold(monkeypatch: pytest.MonkeyP
             seen.append(row)
             yield row
 
-    monkeypatch.setattr(asked, "arrivals", watched)
-    due = open_asked([Load.model_validate({**PLAIN, "id": "chat", "prompt_tokens": prompt})], 1)
+    monkeypatch.setattr(client_requests, "arrivals", watched)
+    due = open_loop_requests([Load.model_validate({**PLAIN, "id": "chat", "prompt_tokens": prompt})], 1)
     next(due)
     assert len(seen) == ahead
     for _ in range(ahead):
