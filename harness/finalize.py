@@ -9,7 +9,7 @@ from typing import TextIO
 from assertions.verdict import Verdict
 from harness.report import annotations, markdown, model, terminal
 from harness.report.model import Report
-from harness.report.write import write
+from harness.report.write import write, write_files
 
 
 class NotJudgeable(Exception):
@@ -27,7 +27,7 @@ def finalize(run_dir: Path, out: TextIO, environment: Mapping[str, str]) -> int:
     report_model = model.read(run_dir, verdict)
     files: tuple[str, ...] = ()
     try:
-        write_verdict(verdict, run_dir)
+        write_files(run_dir, {"verdict.json": json.dumps(verdict.to_json(), indent=1) + "\n"})
         files = (str(write(report_model, run_dir)[0]),)
     except OSError as problem:
         print(f"seatrial: verdict and report could not be written: {problem}", file=out)
@@ -74,13 +74,6 @@ def judge(run_dir: Path) -> Verdict:
             return judge_history(history, plan_view)
     except (FileNotFoundError, sqlite3.DatabaseError) as problem:
         raise NotJudgeable(f"{run_dir / 'run.sqlite'}: {problem}") from None
-
-
-def write_verdict(verdict: Verdict, run_dir: Path) -> None:
-    """Write verdict.json atomically. Raises OSError."""
-    fresh = run_dir / ".verdict.json.new"
-    fresh.write_text(json.dumps(verdict.to_json(), indent=1) + "\n", encoding="utf-8")
-    fresh.replace(run_dir / "verdict.json")
 
 
 def report(run_dir: Path) -> Report:

@@ -14,6 +14,7 @@ from harness.report import figures
 from harness.report.html import page_template, policy
 from harness.report.markdown import MARKS, ROWS_MAX, bounded, folded, table
 from harness.report.sanitise import markdown as safe
+from harness.report.write import write_files
 
 TREND_WIDTH, TREND_HEIGHT = 110, 22
 SAID = {
@@ -34,12 +35,8 @@ FIGURES_SHOWN = 60
 def write(night: Night, folder: Path) -> tuple[Path, ...]:
     """Write night.html, night.md and junit.xml, each atomically. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "night.html", folder / "night.md", folder / "junit.xml"
-    for path, text in zip(paths, (html(night, folder), markdown(night), junit.render(night)), strict=True):
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
-        fresh.replace(path)
-    return paths
+    texts = {"night.html": html(night, folder), "night.md": markdown(night), "junit.xml": junit.render(night)}
+    return write_files(folder, texts)
 
 
 def html(night: Night, folder: Path) -> str:

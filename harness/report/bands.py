@@ -1,4 +1,4 @@
-"""Bands of the timeline: phases, faults with their fires, canary answers."""
+"""Bands of the timeline: phases, fires of faults, canary answers."""
 
 import math
 from collections import Counter, defaultdict
@@ -20,25 +20,6 @@ class PhaseBand:
     ended_by: str | None
 
 
-@dataclass(frozen=True)
-class FaultBand:
-    """One fault occurrence. `first_s` is None when it never fired, `heal_s` when no heal was seen."""
-
-    fault: str
-    n: int
-    arm_s: float
-    first_s: float | None
-    heal_s: float | None
-    healed_by: str | None
-
-
-@dataclass(frozen=True)
-class CanaryDot:
-    t_s: float
-    state: str
-    request: str
-
-
 def phase_bands(source: RunFiles) -> tuple[PhaseBand, ...]:
     """The phases. One that never ended is drawn to the last recorded time."""
     return tuple(
@@ -53,21 +34,6 @@ def phase_bands(source: RunFiles) -> tuple[PhaseBand, ...]:
     )
 
 
-def fault_bands(source: RunFiles) -> tuple[FaultBand, ...]:
-    return tuple(
-        FaultBand(
-            fault.id,
-            fault.n,
-            fault.arm_ns * S_PER_NS,
-            _seconds(fault.first_ns),
-            _seconds(fault.heal_ns),
-            fault.healed_by,
-        )
-        for fault in sorted(source.history.faults, key=lambda fault: fault.arm_ns or 0)
-        if fault.arm_ns is not None
-    )
-
-
 def fires(source: RunFiles) -> tuple[tuple[str, tuple[float, ...]], ...]:
     ticks: dict[str, list[float]] = defaultdict(list)
     for fire in source.history.fires:
@@ -77,7 +43,8 @@ def fires(source: RunFiles) -> tuple[tuple[str, tuple[float, ...]], ...]:
     )
 
 
-def canaries(source: RunFiles) -> tuple[CanaryDot, ...]:
+def canaries(source: RunFiles) -> tuple[tuple[float, str], ...]:
+    """The time (s) and the state of each canary's answer, in order of time; about TICKS_MAX, and all unequal ones."""
     requests = source.history.requests
     dots = []
     for canary in source.history.canaries:
@@ -85,10 +52,9 @@ def canaries(source: RunFiles) -> tuple[CanaryDot, ...]:
         if row is not None:
             ended_ns = float(requests.end_ns[row])
             t_ns = requests.start_of(row) if math.isnan(ended_ns) else ended_ns
-            dots.append(CanaryDot(t_ns * S_PER_NS, canary.state or "unknown", canary.request))
-    dots.sort(key=lambda dot: dot.t_s)
-    shown = _thinned([dot.state != "equal" for dot in dots])
-    return tuple(dots[index] for index in shown)
+            dots.append((t_ns * S_PER_NS, canary.state or "unknown"))
+    dots.sort()
+    return tuple(dots[index] for index in _thinned([state != "equal" for _, state in dots]))
 
 
 def compared(source: RunFiles) -> tuple[tuple[str, str, int], ...]:
@@ -104,7 +70,3 @@ def _thinned(keep: list[bool]) -> list[int]:
     """The indices of about TICKS_MAX evenly spaced entries, and of all entries to keep."""
     step = max(1, -(-len(keep) // TICKS_MAX))
     return [index for index, kept in enumerate(keep) if kept or index % step == 0]
-
-
-def _seconds(ns: int | None) -> float | None:
-    return None if ns is None else ns * S_PER_NS

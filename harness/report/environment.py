@@ -1,7 +1,6 @@
 """The environment section of a report: audits with owners, sensors, events, marks and the machine."""
 
 import json
-import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,12 +45,12 @@ class SensorRow:
 
     name: str
     unit: str | None
-    number: int
-    low: float | None
-    median: float | None
-    p99: float | None
-    high: float | None
-    absent: str | None
+    number: int = 0
+    low: float | None = None
+    median: float | None = None
+    p99: float | None = None
+    high: float | None = None
+    absent: str | None = None
 
     @property
     def noise(self) -> bool:
@@ -93,22 +92,19 @@ def _started(source: RunFiles) -> str | None:
 
 
 def _audits(source: RunFiles) -> Audits:
+    columns = "t_ns * 1e-9, scope, name, kind, owner, value, expected, unit, history"
     apart = "expected IS NOT NULL AND value <> expected"
     counts = f"SELECT coalesce(sum(value = expected), 0), coalesce(sum({apart}), 0) FROM audit"  # noqa: S608 - our text
     equal, unequal = source.rows(counts)[0]
-    newest = f"SELECT * FROM audit WHERE {apart} ORDER BY t_ns DESC, name, owner LIMIT ?"  # noqa: S608
-    last = "SELECT * FROM audit WHERE t_ns = (SELECT max(t_ns) FROM audit) ORDER BY name, kind, owner LIMIT ?"
+    newest = f"SELECT {columns} FROM audit WHERE {apart} ORDER BY t_ns DESC, name, owner LIMIT ?"  # noqa: S608
+    at_last = "t_ns = (SELECT max(t_ns) FROM audit)"
+    last = f"SELECT {columns} FROM audit WHERE {at_last} ORDER BY name, kind, owner LIMIT ?"  # noqa: S608
     return Audits(
-        tuple(_audit(row) for row in source.rows(newest, (AUDITS_SHOWN_MAX,))),
+        tuple(AuditRow(*row) for row in source.rows(newest, (AUDITS_SHOWN_MAX,))),
         unequal,
         equal,
-        tuple(_audit(row) for row in source.rows(last, (AUDITS_SHOWN_MAX,))),
+        tuple(AuditRow(*row) for row in source.rows(last, (AUDITS_SHOWN_MAX,))),
     )
-
-
-def _audit(row: sqlite3.Row) -> AuditRow:
-    names = ("scope", "name", "kind", "owner", "value", "expected", "unit", "history")
-    return AuditRow(row["t_ns"] * S_PER_NS, *(row[name] for name in names))
 
 
 def _sensors(source: RunFiles) -> tuple[SensorRow, ...]:
@@ -117,12 +113,10 @@ def _sensors(source: RunFiles) -> tuple[SensorRow, ...]:
         values = samples(source, row["name"])[1]
         if row["absent"] or not len(values):
             reason = row["absent"] or "it was planned and gave no sample"
-            rows.append(SensorRow(row["name"], row["unit"], 0, None, None, None, None, reason))
+            rows.append(SensorRow(row["name"], row["unit"], absent=reason))
             continue
-        low, median, p99, high = (
-            float(value) for value in np.quantile(values, (0, 0.5, 0.99, 1), method="inverted_cdf")
-        )
-        rows.append(SensorRow(row["name"], row["unit"], len(values), low, median, p99, high, None))
+        quantiles = np.quantile(values, (0, 0.5, 0.99, 1), method="inverted_cdf").tolist()
+        rows.append(SensorRow(row["name"], row["unit"], len(values), *quantiles))
     return tuple(rows)
 
 

@@ -27,20 +27,19 @@ class FaultTableRow:
     n: int
     do: str
     state: str  # as recorded; "never armed" when the plan has it and the history has not
-    arm_s: float | None
-    first_s: float | None
-    heal_s: float | None
-    healed_by: str | None
-    hits: int
-    fired: int
     fired_min: int
-    symptom: str | None  # the planned symptom, seen by a part that does not know the injector
     symptom_seen: str  # the observed symptom, as text
-    recovery: str
-    requests_hit: int  # distinct requests named by its fires
-    fires_unnamed: int  # fires that named no request
-    collateral: int  # requests with a bad outcome in its window that no fire named
-    hit_sample: str | None  # one request that it hit
+    arm_s: float | None = None
+    first_s: float | None = None
+    heal_s: float | None = None
+    healed_by: str | None = None
+    hits: int = 0
+    fired: int = 0
+    recovery: str = figures.MISSING
+    requests_hit: int = 0  # distinct requests named by its fires
+    fires_unnamed: int = 0  # fires that named no request
+    collateral: int = 0  # requests with a bad outcome in its window that no fire named
+    hit_sample: str | None = None  # one request that it hit
 
     @property
     def name(self) -> str:
@@ -60,7 +59,12 @@ def fault_rows(source: RunFiles) -> tuple[FaultTableRow, ...]:
         _row(source, context, fault, planned.get((fault.id, fault.n)), windows.get((fault.id, fault.n)), recorded)
         for fault in sorted(source.history.faults, key=lambda fault: (fault.arm_ns or 0, fault.id, fault.n))
     ]
-    return tuple(rows) + tuple(_never_armed(plan) for key, plan in planned.items() if key not in recorded)
+    rows += [
+        FaultTableRow(plan.id, plan.n, plan.do, "never armed", plan.fired_min, "not looked for")
+        for key, plan in planned.items()
+        if key not in recorded
+    ]
+    return tuple(rows)
 
 
 def _row(
@@ -87,7 +91,6 @@ def _row(
         hits=fault.hits,
         fired=fault.fired,
         fired_min=fault.fired_min,
-        symptom=(plan.symptom if plan else "") or None,
         symptom_seen=_symptom_seen(source, context, plan, window),
         recovery=_recovery(context, window),
         requests_hit=len(hit),
@@ -156,26 +159,3 @@ def _collateral(requests: Requests, hit: set[str], first_s: float | None, heal_s
     end_s = np.where(never_ended, np.inf, np.where(requests.sent, requests.end_ns / NS_PER_S, begin_s))
     alive = (begin_s <= (np.inf if heal_s is None else heal_s)) & (end_s >= first_s)
     return sum(requests.id[row] not in hit for row in np.flatnonzero(alive & ~requests.outcome.among(*GOOD)))
-
-
-def _never_armed(plan: PlannedFault) -> FaultTableRow:
-    return FaultTableRow(
-        fault=plan.id,
-        n=plan.n,
-        do=plan.do,
-        state="never armed",
-        arm_s=None,
-        first_s=None,
-        heal_s=None,
-        healed_by=None,
-        hits=0,
-        fired=0,
-        fired_min=plan.fired_min,
-        symptom=plan.symptom or None,
-        symptom_seen="not looked for",
-        recovery=figures.MISSING,
-        requests_hit=0,
-        fires_unnamed=0,
-        collateral=0,
-        hit_sample=None,
-    )

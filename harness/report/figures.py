@@ -4,41 +4,40 @@ Texts and units are those of the judges (`assertions.formatting`), with MISSING 
 """
 
 import math
+from collections.abc import Callable
 
 from assertions import formatting
 
 MISSING = "–"
+COMMIT_DIGITS = 12
 S_PER_NS = 1e-9
 """Seconds in a nanosecond: the history counts in nanoseconds, a report in seconds."""
 
 
-def seconds(value: float | None) -> str:
-    """Format a duration: `41.2 ms`, `3.05 s`, `80 min`."""
-    return MISSING if value is None or math.isnan(value) else formatting.seconds(value)
-
-
 def at(value_s: float | None) -> str:
     """Format a time of the run since its start: `00:02:14.500`."""
-    return MISSING if value_s is None or math.isnan(value_s) else formatting.since_start(round(value_s * 1e9))
+    return at_ns(None if value_s is None else value_s / S_PER_NS)
 
 
-def size(value: float | None) -> str:
-    """Format a number of bytes: `212 MiB`."""
-    return MISSING if value is None or math.isnan(value) else formatting.size(value)
+def _or_missing(text_of: Callable[[float], str]) -> Callable[[float | None], str]:
+    return lambda value: MISSING if value is None or math.isnan(value) else text_of(value)
 
 
-def count(value: float | None) -> str:
-    """Format a count: `12,043`."""
-    if value is None or math.isnan(value):
-        return MISSING
-    return f"{value:,.0f}" if float(value).is_integer() else formatting.significant(value)
+seconds = _or_missing(formatting.seconds)
+"""Formats a duration: `41.2 ms`, `3.05 s`, `80 min`."""
+size = _or_missing(formatting.size)
+"""Formats a number of bytes: `212 MiB`."""
+at_ns = _or_missing(lambda t_ns: formatting.since_start(round(t_ns)))
+"""Formats a time of the run in ns since its start: `00:02:14.500`."""
+count = _or_missing(lambda value: f"{value:,.0f}" if float(value).is_integer() else formatting.significant(value))
+"""Formats a count: `12,043`."""
+share = _or_missing(lambda value: f"{formatting.significant(value * 100)} %")
+"""Formats a share of 1 as a percentage: `4.31 %`. A share above 0 is never shown as `0 %`."""
 
 
-def share(value: float | None) -> str:
-    """Format a share of 1 as a percentage: `4.31 %`. A share above 0 is never shown as `0 %`."""
-    if value is None or math.isnan(value):
-        return MISSING
-    return f"{formatting.significant(value * 100)} %"
+def commit(full: str | None, *, dirty: bool = False) -> str:
+    """Format a commit: its first digits, and "(dirty)" when the working tree had changes."""
+    return full[:COMMIT_DIGITS] + (" (dirty)" if dirty else "") if full else "not recorded"
 
 
 def quantity(value: float | None, unit: str | None) -> str:
@@ -58,7 +57,7 @@ def quantity(value: float | None, unit: str | None) -> str:
             return f"{count(value)} {unit}"
 
 
-def percentile(ordered: "list[float]", share_below: float) -> float | None:
+def percentile(ordered: list[float], share_below: float) -> float | None:
     """The nearest-rank percentile of sorted values, which is one of them; None without values."""
     if not ordered:
         return None

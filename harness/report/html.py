@@ -7,6 +7,7 @@ the browser would still refuse to run it.
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from harness.report.judges import anchor
 from harness.report.model import Report
 from harness.report.outcomes import GOOD
 from harness.report.sanitise import clean, script_json
-from harness.report.timeline import Timeline
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -32,6 +32,7 @@ def render(report: Report) -> str:
     filters: dict[str, Callable[..., object]] = {
         "anchor": anchor,
         "at": figures.at,
+        "at_ns": figures.at_ns,
         "by_load": lambda rows: [
             (load, list(group)) for load, group in groupby(rows, key=lambda row: (row.load, row.kind))
         ],
@@ -47,7 +48,7 @@ def render(report: Report) -> str:
         missing=figures.MISSING,
         policy=policy((library, script), style),
         # Our own text, or made safe by script_json: no text of a reply is marked as markup.
-        data=Markup(script_json(_drawn(report.timeline))),  # noqa: S704
+        data=Markup(script_json(_drawn(report))),  # noqa: S704
         library=Markup(library),  # noqa: S704
         script=Markup(script),  # noqa: S704
         style=Markup(style),  # noqa: S704
@@ -81,55 +82,31 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _drawn(timeline: Timeline) -> dict[str, object]:
+def _drawn(report: Report) -> dict[str, object]:
     """The data that report.js draws. Texts are cleaned here because a canvas is not part of the template."""
-    faults = list(dict.fromkeys(band.fault for band in timeline.faults))
-    return {
-        "end": _short(timeline.end_s),
-        "lanes": ["phase", *(clean(fault) for fault in faults), *(["canary"] if timeline.canaries else [])],
-        "phases": [
-            {
-                "label": clean(f"{band.name} {band.n}" if band.n else band.name),
-                "start": _short(band.start_s),
-                "end": _short(band.end_s),
-            }
-            for band in timeline.phases
-        ],
+    timeline, armed = report.timeline, [fault for fault in report.faults if fault.arm_s is not None]
+    faults = dict.fromkeys(fault.fault for fault in armed)
+    drawn = {
+        "end_s": timeline.end_s,
+        "lanes": ["phase", *faults, *(["canary"] if timeline.canaries else [])],
+        "phases": [asdict(band) for band in timeline.phases],
         "faults": [
-            {
-                "fault": clean(band.fault),
-                "arm": _short(band.arm_s),
-                "first": None if band.first_s is None else _short(band.first_s),
-                "heal": None if band.heal_s is None else _short(band.heal_s),
-            }
-            for band in timeline.faults
+            {"fault": each.fault, "arm_s": each.arm_s, "first_s": each.first_s, "heal_s": each.heal_s} for each in armed
         ],
-        "fires": [[clean(fault), [_short(t_s) for t_s in times]] for fault, times in timeline.fires if fault in faults],
-        "canaries": [[_short(dot.t_s), clean(dot.state)] for dot in timeline.canaries],
-        "charts": [
-            {
-                "key": chart.key,
-                "unit": chart.unit,
-                "log": chart.log,
-                "x": [_short(t_s) for t_s in chart.x_s],
-                "lines": [
-                    {
-                        "key": line.key,
-                        "label": line.label,
-                        "values": [None if value is None else _significant(value) for value in line.values],
-                    }
-                    for line in chart.lines
-                ],
-            }
-            for chart in timeline.charts
-            if not chart.absent
-        ],
+        "fires_s": [each for each in timeline.fires if each[0] in faults],
+        "canaries_s": timeline.canaries,
+        "charts": [asdict(chart) for chart in timeline.charts if not chart.absent],
     }
+    return {key: _plain(key, value) for key, value in drawn.items()}
 
 
-def _short(t_s: float) -> float:
-    return round(t_s, 3)
-
-
-def _significant(value: float) -> float:
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+def _plain(key: str, value: object) -> object:
+    """The value as clean and short JSON: times, whose key ends in `_s`, to the millisecond; others to four digits."""
+    match value:
+        case dict():
+            return {name: _plain(name, each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(key, each) for each in value]
+        case float():
+            return round(value, 3) if key.endswith("_s") else float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+    return clean(value) if isinstance(value, str) else value

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assertions.verdict import EXIT_CODES, Judged, Level, State, Verdict
+from harness.report import figures
 from harness.report.source import RunFiles
 
 URGENCY = (State.FAIL, State.UNKNOWN, State.PASS, State.NOT_JUDGED)  # the order of every list of judges
@@ -61,6 +62,32 @@ def judges(verdict: Verdict | None, plan: Mapping[str, object]) -> tuple[Judged,
                 )
             )
     return tuple(sorted(rows, key=lambda judged: (URGENCY.index(judged.state), judged.level is Level.OBSERVE)))
+
+
+def title(judged: Judged) -> str:
+    """The name of a judge, with a remark when its result is only shown."""
+    return judged.name + (" (observed only)" if judged.level is Level.OBSERVE else "")
+
+
+def word(state: State) -> str:
+    """The state as text for people."""
+    return state.replace("_", " ")
+
+
+def details(judged: Judged) -> dict[str, str]:
+    """The filled fields of a result under their titles, in the order of every output."""
+    fields = {
+        "limit": judged.limit,
+        "observed": judged.observed,
+        "interval": judged.interval,
+        "can see": judged.smallest_visible,
+        "because": judged.because,
+        "to decide": judged.to_decide,
+        "since": None if judged.since_ns is None else figures.at_ns(judged.since_ns),
+        "fault": judged.fault,
+        "owner": judged.owner,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 def anchor(name: str) -> str:

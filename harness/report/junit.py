@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from assertions.verdict import Judged, Level, State
 from harness.report import figures
+from harness.report.judges import details
 from harness.report.model import Report
-from harness.report.sanitise import xml as safe
+from harness.report.sanitise import clean
 
 NO_VERDICT = "verdict"  # the only case of a run without a verdict
 
@@ -29,13 +30,13 @@ class Suite:
     """One run of a scenario. Call `close` after its last case."""
 
     def __init__(self, scenario: str, properties: Iterable[tuple[str, object]]) -> None:
-        self.element = ET.Element("testsuite", name=safe(scenario))
+        self.element = ET.Element("testsuite", name=clean(scenario))
         self.kinds: list[str] = []
         self.took_s = 0.0
-        self._classname = f"seatrial.{safe(scenario)}"
+        self._classname = f"seatrial.{clean(scenario)}"
         inner = ET.SubElement(self.element, "properties")
         for name, value in properties:
-            ET.SubElement(inner, "property", name=name, value=safe(value))
+            ET.SubElement(inner, "property", name=name, value=clean(value))
 
     def judged(self, judged: Judged) -> None:
         """Add the case of one judge."""
@@ -45,9 +46,9 @@ class Suite:
     def case(self, name: str, kind: str, state: State, message: str, body: str = "") -> None:
         """Add a case. `kind` is passed, failure, error or skipped."""
         self.kinds.append(kind)
-        case = ET.SubElement(self.element, "testcase", classname=self._classname, name=safe(name), time="0")
+        case = ET.SubElement(self.element, "testcase", classname=self._classname, name=clean(name), time="0")
         if kind != "passed":
-            ET.SubElement(case, kind, type=str(state), message=safe(message)).text = safe(body) or None
+            ET.SubElement(case, kind, type=str(state), message=clean(message)).text = clean(body) or None
 
     def close(self, took_s: float, started: str | None) -> None:
         """Set totals and start time. `started` is UTC, with " UTC" at its end or in ISO 8601."""
@@ -60,7 +61,7 @@ class Suite:
 def document(name: str, suites: Sequence[Suite]) -> str:
     """The complete file."""
     kinds = [kind for suite in suites for kind in suite.kinds]
-    root = ET.Element("testsuites", {"name": safe(name), **_totals(kinds, sum(suite.took_s for suite in suites))})
+    root = ET.Element("testsuites", {"name": clean(name), **_totals(kinds, sum(suite.took_s for suite in suites))})
     root.extend(suite.element for suite in suites)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
@@ -79,8 +80,8 @@ def _totals(kinds: Sequence[str], took_s: float) -> dict[str, str]:
 def _properties(report: Report) -> list[tuple[str, object]]:
     identity = report.identity
     return [
-        ("seed", figures.MISSING if identity.seed is None else identity.seed),
-        ("commit", identity.commit or "not recorded"),
+        ("seed", identity.seed),
+        ("commit", identity.commit),
         ("run", identity.run_id),
         ("verdict", report.verdict.state),
         ("exit", report.verdict.exit),
@@ -109,18 +110,6 @@ def _kind(judged: Judged) -> tuple[str, str]:
 
 
 def _body(judged: Judged) -> str:
-    rows = (
-        ("limit", judged.limit),
-        ("observed", judged.observed),
-        ("interval", judged.interval),
-        ("can see", judged.smallest_visible),
-        ("because", judged.because),
-        ("to decide", judged.to_decide),
-        ("fault", judged.fault),
-        ("owner", judged.owner),
-    )
-    lines = [f"{name:<10} {value}" for name, value in rows if value]
-    lines += [
-        f"{figures.at(None if e.t_ns is None else e.t_ns / 1e9)} {e.request or ''} {e.text}" for e in judged.evidence
-    ]
+    lines = [f"{name:<10} {value}" for name, value in details(judged).items()]
+    lines += [f"{figures.at_ns(item.t_ns)} {item.request or ''} {item.text}" for item in judged.evidence]
     return "\n".join(lines)

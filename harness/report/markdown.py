@@ -5,11 +5,13 @@ Headings start at `###`, below the headings of the job.
 
 from collections.abc import Iterable, Sequence
 
-from assertions.verdict import Judged, Level, State
+from assertions.verdict import Judged, State
 from harness.report import figures
+from harness.report.judges import details, title, word
 from harness.report.model import Report
 from harness.report.outcomes import GOOD
 from harness.report.sanitise import markdown as safe
+from harness.report.sanitise import one_line
 
 BYTES_MAX = 200_000
 ROWS_MAX = 200  # rows of one table; the HTML page has all
@@ -22,11 +24,11 @@ def render(report: Report) -> str:
     parts += [_judge(judged) for judged in report.judges if judged.state in (State.FAIL, State.UNKNOWN)]
     passed = [judged for judged in report.judges if judged.state is State.PASS]
     if passed:
-        rows = [(_name(judged), judged.limit, judged.observed, judged.smallest_visible) for judged in passed]
+        rows = [(title(judged), judged.limit, judged.observed, judged.smallest_visible) for judged in passed]
         parts.append(folded(f"{len(passed)} passed", table(("judge", "limit", "observed", "smallest visible"), rows)))
     skipped = [judged for judged in report.judges if judged.state is State.NOT_JUDGED]
     if skipped:
-        rows_3 = [(_name(judged), judged.because, judged.to_decide) for judged in skipped]
+        rows_3 = [(title(judged), judged.because, judged.to_decide) for judged in skipped]
         parts.append(folded(f"{len(skipped)} not judged", table(("judge", "because", "price"), rows_3)))
     parts += [_outcomes(report), _faults(report)]
     if report.missing:
@@ -36,21 +38,20 @@ def render(report: Report) -> str:
 
 def _head(report: Report) -> str:
     identity, verdict = report.identity, report.verdict
-    said = ", ".join(f"{number} {_words(state)}" for state, number in verdict.required) or "no result of a judge"
-    shown = ", ".join(f"{number} {_words(state)}" for state, number in verdict.observed)
+    said = ", ".join(f"{number} {word(state)}" for state, number in verdict.required) or "no result of a judge"
+    shown = ", ".join(f"{number} {word(state)}" for state, number in verdict.observed)
     lines = [
-        f"### {MARKS[verdict.state]} {_words(verdict.state)}: {safe(identity.scenario)}",
+        f"### {MARKS[verdict.state]} {word(verdict.state)}: {safe(identity.scenario)}",
         "",
         f"**{said}**" + (f" (only shown: {shown})" if shown else "") + f", exit {verdict.exit}",
         "",
     ]
     if verdict.because:
         lines += [f"No verdict: {safe(verdict.because)}", ""]
-    seed = figures.MISSING if identity.seed is None else identity.seed
     lines += [
         f"A FAIL means: {safe(identity.means or 'the scenario does not say')}",
         "",
-        f"seed {seed} · commit {safe(identity.commit or 'not recorded')} · run {safe(identity.run_id)}"
+        f"seed {identity.seed} · commit {safe(identity.commit)} · run {safe(identity.run_id)}"
         f" · {figures.seconds(report.timeline.end_s)}",
         "",
         *([f"times are those of {safe(identity.costs)}", ""] if identity.costs else []),
@@ -60,25 +61,12 @@ def _head(report: Report) -> str:
 
 
 def _judge(judged: Judged) -> str:
-    lines = [f"#### {MARKS[judged.state]} {_words(judged.state)} {safe(_name(judged))}", ""]
+    lines = [f"#### {MARKS[judged.state]} {word(judged.state)} {safe(title(judged))}", ""]
     if judged.summary:
         lines += [safe(judged.summary), ""]
-    since = None if judged.since_ns is None else figures.at(judged.since_ns / 1e9)
-    rows = (
-        ("limit", judged.limit),
-        ("observed", judged.observed),
-        ("interval", judged.interval),
-        ("can see", judged.smallest_visible),
-        ("because", judged.because),
-        ("to decide", judged.to_decide),
-        ("since", since),
-        ("fault", judged.fault),
-        ("owner", judged.owner),
-    )
-    lines += [f"- **{name}** {safe(value)}" for name, value in rows if value]
+    lines += [f"- **{name}** {safe(value)}" for name, value in details(judged).items()]
     for item in judged.evidence[:EVIDENCE_SHOWN]:
-        moment = figures.at(None if item.t_ns is None else item.t_ns / 1e9)
-        lines.append(f"- {moment} {safe(item.request or '')} {safe(item.text)}")
+        lines.append(f"- {figures.at_ns(item.t_ns)} {safe(item.request or '')} {safe(item.text)}")
     if len(judged.evidence) > EVIDENCE_SHOWN:
         lines.append(f"- and {len(judged.evidence) - EVIDENCE_SHOWN} more in verdict.json")
     return "\n".join(lines)
@@ -135,9 +123,9 @@ def table(
     return "\n".join(lines)
 
 
-def folded(title: str, body: str) -> str:
+def folded(summary: str, body: str) -> str:
     """A section that is closed until its reader opens it."""
-    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
 def bounded(parts: Sequence[str], page: str = "report.html") -> str:
@@ -150,18 +138,8 @@ def bounded(parts: Sequence[str], page: str = "report.html") -> str:
     return text + "\n"
 
 
-def _name(judged: Judged) -> str:
-    return judged.name + (" (observed only)" if judged.level is Level.OBSERVE else "")
-
-
-def _words(state: State) -> str:
-    return str(state).replace("_", " ")
-
-
 def _code(text: str) -> str:
     """A code span for any text: its fence is one backtick longer than the longest run in the text."""
-    from harness.report.sanitise import one_line
-
     line = one_line(text)
     longest = max((len(run) for run in "".join(c if c == "`" else " " for c in line).split()), default=0)
     fence = "`" * (longest + 1)

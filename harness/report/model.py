@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assertions.verdict import Judged, Verdict
+from harness.report import figures
 from harness.report.environment import RunEnvironment, environment
 from harness.report.fault_table import FaultTableRow, fault_rows
 from harness.report.judges import VerdictSummary, judges, read_verdict, verdict_summary
@@ -15,20 +16,18 @@ from harness.report.outcomes import OutcomeTable, outcome_table
 from harness.report.source import NoRun, RunFiles, opened
 from harness.report.timeline import Timeline, timeline
 
-COMMIT_DIGITS = 12  # digits shown; the complete id is in verdict.json
-
 __all__ = ["NoRun", "Report", "ReportIdentity", "read"]
 
 
 @dataclass(frozen=True)
 class ReportIdentity:
-    """The identity of a run and its replay command. None means not recorded."""
+    """The identity of a run and its replay command, as texts."""
 
     run_id: str
     scenario: str
     means: str
-    seed: int | None
-    commit: str | None  # with "(dirty)" when the working tree had changes
+    seed: str
+    commit: str  # with "(dirty)" when the working tree had changes
     seatrial: str
     drive: str
     target: str
@@ -85,15 +84,14 @@ def _identity(source: RunFiles) -> ReportIdentity:
     scenario = plan.get("scenario") or {}
     target = plan.get("target") or {}
     run_id = str(verdict.get("run_id") or plan.get("run_id") or source.run_dir.name)
-    commit = str(verdict.get("commit") or plan.get("commit") or "")[:COMMIT_DIGITS] or None
-    dirty = verdict.get("dirty") if "dirty" in verdict else plan.get("dirty")
-    seed = verdict.get("seed") if "seed" in verdict else plan.get("seed")
+    commit = str(verdict.get("commit") or plan.get("commit") or "")
+    dirty = verdict.get("dirty", plan.get("dirty"))
     return ReportIdentity(
         run_id=run_id,
         scenario=str(verdict.get("scenario") or scenario.get("name") or "?"),
         means=str(verdict.get("means") or scenario.get("means") or ""),
-        seed=seed if isinstance(seed, int) else None,
-        commit=f"{commit} (dirty)" if commit and dirty else commit,
+        seed=str(verdict.get("seed", plan.get("seed", figures.MISSING))),
+        commit=figures.commit(commit, dirty=bool(dirty)),
         seatrial=str(verdict.get("seatrial") or plan.get("seatrial") or "?"),
         drive=str(scenario.get("drive") or "live"),
         target=" ".join(str(word) for word in (target.get("kind"), target.get("url")) if word) or "?",

@@ -45,13 +45,13 @@
     ctx.save();
     ctx.fillStyle = colour("fault");
     for (const f of data.faults) {
-      const at = f.first === null ? null : clip(u, f.first, f.heal === null ? data.end : f.heal);
+      const at = f.first_s === null ? null : clip(u, f.first_s, f.heal_s === null ? data.end_s : f.heal_s);
       if (at) ctx.fillRect(at[0], u.bbox.top, at[1], u.bbox.height);
     }
     ctx.strokeStyle = colour("line");
     ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const p of data.phases) {
-      const x = Math.round(u.valToPos(p.start, "x", true)) + 0.5;
+      const x = Math.round(u.valToPos(p.start_s, "x", true)) + 0.5;
       if (x <= u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
       ctx.beginPath(); ctx.moveTo(x, u.bbox.top); ctx.lineTo(x, u.bbox.top + u.bbox.height); ctx.stroke();
     }
@@ -67,31 +67,32 @@
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
     for (const p of data.phases) {
-      const at = clip(u, p.start, p.end);
+      const at = clip(u, p.start_s, p.end_s);
       if (!at) continue;
       ctx.fillStyle = colour("phase");
       ctx.fillRect(at[0] + r, middle(0) - 9 * r, Math.max(at[1] - 2 * r, r), 18 * r);
       ctx.fillStyle = colour("phase-ink");
-      if (ctx.measureText(p.label).width < at[1] - 10 * r) ctx.fillText(p.label, at[0] + 5 * r, middle(0));
+      const label = p.n ? p.name + " " + p.n : p.name;
+      if (ctx.measureText(label).width < at[1] - 10 * r) ctx.fillText(label, at[0] + 5 * r, middle(0));
     }
     for (const f of data.faults) {
-      const y = middle(data.lanes.indexOf(f.fault)), at = clip(u, f.arm, f.heal === null ? data.end : f.heal);
+      const y = middle(data.lanes.indexOf(f.fault)), at = clip(u, f.arm_s, f.heal_s === null ? data.end_s : f.heal_s);
       if (!at) continue;
       ctx.fillStyle = colour("fault-bar");
       ctx.fillRect(at[0], y - 5 * r, at[1], 10 * r);
-      if (f.first === null) {
+      if (f.first_s === null) {
         ctx.fillStyle = colour("ink");
         ctx.fillText("never fired", at[0] + at[1] + 5 * r, y);
       }
-      if (f.heal !== null) {
-        const x = u.valToPos(f.heal, "x", true);
+      if (f.heal_s !== null) {
+        const x = u.valToPos(f.heal_s, "x", true);
         ctx.fillStyle = colour("fault-tick");
         ctx.fillRect(x - r, y - 8 * r, 2 * r, 16 * r);
       }
     }
     ctx.strokeStyle = colour("fault-tick");
     ctx.lineWidth = r;
-    for (const [fault, times] of data.fires) {
+    for (const [fault, times] of data.fires_s) {
       const y = middle(data.lanes.indexOf(fault));
       ctx.beginPath();
       for (const t of times) {
@@ -100,9 +101,9 @@
       }
       ctx.stroke();
     }
-    if (data.canaries.length) {
+    if (data.canaries_s.length) {
       const y = middle(data.lanes.length - 1);
-      for (const [t, state] of data.canaries) {
+      for (const [t, state] of data.canaries_s) {
         const x = u.valToPos(t, "x", true);
         ctx.beginPath();
         if (state === "equal") { ctx.fillStyle = colour("pass"); ctx.arc(x, y, 2.6 * r, 0, 7); }
@@ -136,7 +137,7 @@
         grid: { stroke: colour("hair"), width: 1 }, splits: () => data.lanes.map((_, row) => rows - row - 0.5),
         values: () => data.lanes.map((name) => (name.length > 9 ? name.slice(0, 8) + "…" : name)),
       }],
-    }, [[0, data.end], [null, null]], host);
+    }, [[0, data.end_s], [null, null]], host);
   }
 
   // Shares and rates stand on zero. Memory does not: a leak of a few MiB must show beside hundreds.
@@ -160,7 +161,7 @@
       },
       series: [{ label: "at", value: (u, v) => clock(v) }, ...chart.lines.map((line) => ({
         label: line.label, stroke: colour(line.key), width: line.key === "p99" || line.key === "bad" ? 1.6 : 1.3,
-        value: (u, v) => text(v), points: { show: chart.x.length < 40, size: 4 },
+        value: (u, v) => text(v), points: { show: chart.x_s.length < 40, size: 4 },
       }))],
       axes: [xAxis(last), {
         stroke: colour("soft"), font: "11px " + colour("sans"), size: AXIS_PX, gap: 4, space: 28, ticks: { show: false },
@@ -169,7 +170,7 @@
         ...(chart.log ? { filter: decades } : {}),
         values: (u, splits) => splits.map((v) => (v === null ? "" : text(v))),
       }],
-    }, [[0, ...chart.x, data.end], ...chart.lines.map((line) => [null, ...bridged(line.values), null])], host);
+    }, [[0, ...chart.x_s, data.end_s], ...chart.lines.map((line) => [null, ...bridged(line.values), null])], host);
   }
 
   let plots = [];

@@ -19,7 +19,7 @@ _COMMAND = re.compile(r":(?=:\s*[A-Za-z])|##(?=\[)")
 
 
 def clean(text: object) -> str:
-    """The text with control characters replaced by escapes. Newline and tab stay."""
+    """The text with control characters replaced by escapes; XML 1.0 allows what is left. Newline and tab stay."""
     plain = str(text).replace("\r\n", "\n")
     return _NONCHARACTER.sub(_escape, _CONTROL.sub(_escape, plain))
 
@@ -34,11 +34,6 @@ def script_json(value: object) -> str:
     """JSON for use inside `<script>`: ASCII without `<`, `>` and `&`. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def xml(text: object) -> str:
-    """Text of characters that XML 1.0 allows. The XML writer escapes `<` and `&`."""
-    return clean(text)
 
 
 def markdown(text: object, chars_max: int = 400) -> str:

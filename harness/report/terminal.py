@@ -4,8 +4,9 @@ import os
 import textwrap
 from typing import TextIO
 
-from assertions.verdict import Judged, Level, State
+from assertions.verdict import Judged, State
 from harness.report import figures
+from harness.report.judges import details, title
 from harness.report.model import Report
 from harness.report.sanitise import one_line, terminal
 
@@ -19,10 +20,8 @@ def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
     """Print the verdict. `files` are paths to list at the end. NO_COLOR and a pipe give plain text."""
     page = _Page(out)
     identity, verdict = report.identity, report.verdict
-    seed = figures.MISSING if identity.seed is None else identity.seed
-    commit = identity.commit or "not recorded"
-    title = f"{identity.scenario} · seed {seed} · commit {commit} · exit {verdict.exit}"
-    page.line(str(verdict.state), STYLES[verdict.state], title)
+    head = f"{identity.scenario} · seed {identity.seed} · commit {identity.commit} · exit {verdict.exit}"
+    page.line(str(verdict.state), STYLES[verdict.state], head)
     page.field("means", identity.means)
     page.field("again", identity.replay, whole=True)
     if identity.costs:
@@ -34,7 +33,7 @@ def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
     page.gap()
     for judged in report.judges:
         if judged.state is State.PASS:
-            page.line("PASS", STYLES[State.PASS], f"      {_name(judged)}", *_outcome(judged))
+            page.line("PASS", STYLES[State.PASS], f"      {title(judged)}", *_outcome(judged))
     for price, names in _not_judged(report.judges):
         page.line("not judged", "dim", f"{', '.join(names)} ({price})")
     page.gap()
@@ -49,24 +48,12 @@ def show(report: Report, out: TextIO, *, files: tuple[str, ...] = ()) -> None:
 
 def _judge(page: "_Page", judged: Judged) -> None:
     page.gap()
-    page.line(str(judged.state), STYLES[judged.state], _name(judged))
-    since = None if judged.since_ns is None else figures.at(judged.since_ns / 1e9)
-    observed = " ".join(text for text in (judged.observed, judged.interval and f"[{judged.interval}]") if text)
-    for name, value in (
-        ("", judged.summary),
-        ("limit", judged.limit),
-        ("observed", observed),
-        ("can see", judged.smallest_visible),
-        ("because", judged.because),
-        ("to decide", judged.to_decide),
-        ("since", since),
-        ("fault", judged.fault),
-        ("owner", judged.owner),
-    ):
+    page.line(str(judged.state), STYLES[judged.state], title(judged))
+    page.field("", judged.summary)
+    for name, value in details(judged).items():
         page.field(name, value)
     for item in judged.evidence[:EVIDENCE_SHOWN]:
-        moment = figures.at(None if item.t_ns is None else item.t_ns / 1e9)
-        page.field("", " ".join(text for text in (moment, item.request, item.text) if text))
+        page.field("", " ".join(text for text in (figures.at_ns(item.t_ns), item.request, item.text) if text))
     if len(judged.evidence) > EVIDENCE_SHOWN:
         page.field("", f"and {len(judged.evidence) - EVIDENCE_SHOWN} more in verdict.json")
 
@@ -85,10 +72,6 @@ def _not_judged(judges: tuple[Judged, ...]) -> list[tuple[str, list[str]]]:
             price = "; ".join(text for text in (judged.because, judged.to_decide) if text)
             names.setdefault(price, []).append(judged.name)
     return list(names.items())
-
-
-def _name(judged: Judged) -> str:
-    return judged.name + (" (observed only)" if judged.level is Level.OBSERVE else "")
 
 
 class _Page:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions.history import Floats, Requests
-from harness.report.bands import CanaryDot, FaultBand, PhaseBand, canaries, compared, fault_bands, fires, phase_bands
+from harness.report.bands import PhaseBand, canaries, compared, fires, phase_bands
 from harness.report.downsample import POINTS_MAX, grid, min_max
 from harness.report.figures import S_PER_NS, percentile
 from harness.report.outcomes import GOOD, ttft_s
@@ -44,13 +44,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Timeline:
-    start_s: float
     end_s: float
     charts: tuple[Chart, ...]
     phases: tuple[PhaseBand, ...]
-    faults: tuple[FaultBand, ...]
     fires: tuple[tuple[str, tuple[float, ...]], ...]  # (fault id, times of its fires)
-    canaries: tuple[CanaryDot, ...]
+    canaries: tuple[tuple[float, str], ...]  # (time, state)
     compared: tuple[tuple[str, str, int], ...]  # counts of canaries and bystanders: (kind, state, number)
     by_phase: tuple[PhaseRow, ...]
 
@@ -71,8 +69,7 @@ def timeline(source: RunFiles, requests: Requests) -> Timeline:
         _gauge("load", "Private memory of the load generator", "bytes", "load", "load.rss_anon", source, end_s),
     )
     by_phase = tuple(phase_row(band, requests, sampled, tokens) for band in phases)
-    faults, dots = fault_bands(source), canaries(source)
-    return Timeline(0.0, end_s, charts, phases, faults, fires(source), dots, compared(source), by_phase)
+    return Timeline(end_s, charts, phases, fires(source), canaries(source), compared(source), by_phase)
 
 
 def _rates(requests: Requests, end_s: float) -> Chart:
