@@ -57,6 +57,15 @@ class Judged:
     to_decide: str | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def required(self) -> bool:
+        return self.level is Level.REQUIRED
+
+    @property
+    def text(self) -> str:
+        """The summary, or the reason why the judge could not decide."""
+        return self.summary or self.because or ""
+
     def to_json(self) -> dict[str, Any]:
         record = {each.name: getattr(self, each.name) for each in fields(self)}
         record["state"], record["level"] = str(self.state), str(self.level)
@@ -114,7 +123,7 @@ class Verdict:
 
 def fold(judges: Iterable[Judged]) -> State:
     """Fold the required judges: FAIL > UNKNOWN > PASS. Without any required result the state is UNKNOWN."""
-    states = {judged.state for judged in judges if judged.level is Level.REQUIRED}
+    states = {judged.state for judged in judges if judged.required}
     for state in (State.FAIL, State.UNKNOWN, State.PASS):
         if state in states:
             return state

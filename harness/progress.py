@@ -14,7 +14,6 @@ from harness.report import figures
 from harness.report.sanitise import one_line, terminal
 
 if TYPE_CHECKING:
-    from harness.plan.plan import Plan
     from harness.plan.timeline import PlannedPhase
     from harness.trial.loop import Loop
 
@@ -59,8 +58,7 @@ class Snapshot:
 class Progress:
     """Shows the progress of a run. As a context manager, it restores the terminal however the run ends."""
 
-    def __init__(self, plan: "Plan", out: TextIO | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._plan = plan
+    def __init__(self, out: TextIO | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._out = sys.stdout if out is None else out
         self._clock_s = clock_s
         self._start_s = clock_s()

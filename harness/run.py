@@ -54,7 +54,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
         say(line)
     say(f"run {plan.run_id} in {directory}")
     try:
-        with Stop() as stop, Progress(plan) as progress:
+        with Stop() as stop, Progress() as progress:
             ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
         _never_began(directory, latest, plan.scenario.target.kind)

@@ -1,16 +1,16 @@
 """The commands. Each one imports its dependencies when it is called, and returns an exit code."""
 
+import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from harness.cli.run_options import Seed, takes_run_options
+from harness.cli.run_options import Seed, refused, takes_run_options
 from harness.exits import HELP
-
-if TYPE_CHECKING:
-    from harness.options import RunOptions
+from harness.options import RunOptions
 
 RunsDir = Annotated[
     Path, typer.Option("--runs-dir", envvar="RUNS_DIR", help="Folder that holds the run directories.", metavar="DIR")
@@ -74,7 +74,6 @@ def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
     rate, so the expected exit code is 1.
     """
     from harness.cli.trial import trial
-    from harness.options import RunOptions
 
     return trial(RunOptions("demo", runs_dir, seed, undeclared=("memory.free: drop",)))
 
@@ -82,14 +81,13 @@ def demo(seed: Seed = None, runs_dir: RunsDir = Path("runs")) -> int:
 @app.command(epilog=HELP)
 @takes_run_options
 def run(
-    options: "RunOptions",
+    options: RunOptions,
     allow_host: AllowHost = None,
     undeclared: Undeclared = None,
     runs_dir: RunsDir = Path("runs"),
     report_only: ReportOnly = False,
 ) -> int:
     """Run a scenario, judge the run, and write the report."""
-    from harness.cli.run_options import refused
     from harness.cli.trial import trial
 
     hosts, hidden = tuple(allow_host or ()), tuple(undeclared or ())
@@ -117,16 +115,11 @@ def nightly(
     Each scenario runs in its own process. The results go into trials.sqlite and one page. Each night also runs two
     positive controls, a planted leak and a planted drift; if a control is not detected, the night is UNKNOWN.
     """
-    from harness.cli.nightly import run_night
+    from harness.nightly.night import NightOptions, run_night
 
-    return run_night(
-        folder,
-        runs_dir,
-        only_virtual=only_virtual,
-        allow_hosts=tuple(allow_host or ()),
-        allow_command=allow_command,
-        night=night,
-    )
+    with refused():
+        options = NightOptions(folder, runs_dir, only_virtual, tuple(allow_host or ()), night, allow_command)
+    return run_night(options, os.environ, partial(print, flush=True))  # a log that is followed over hours
 
 
 @app.command(epilog=HELP)
@@ -145,7 +138,7 @@ def check(
 @app.command(epilog=HELP)
 @takes_run_options
 def plan(
-    options: "RunOptions",
+    options: RunOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print plan.json instead.")] = False,
 ) -> int:
     """Show what a run would do and cost.

@@ -148,7 +148,8 @@ def _gpu() -> HealthCheck:
 
         pynvml.nvmlInit()
         try:
-            names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index)) for index in _indices(pynvml)]
+            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+            names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
         finally:
             pynvml.nvmlShutdown()
     except ImportError:
@@ -156,10 +157,6 @@ def _gpu() -> HealthCheck:
     except pynvml.NVMLError as problem:
         return HealthCheck("gpu", Health.OK, f"none seen ({problem}); the built-in runtime uses the CPU")
     return HealthCheck("gpu", Health.OK, ", ".join(str(name) for name in names) or "NVML without a device")
-
-
-def _indices(nvml: "object") -> range:
-    return range(nvml.nvmlDeviceGetCount())  # type: ignore[attr-defined]
 
 
 def _child(code: str) -> "subprocess.Popen[str]":

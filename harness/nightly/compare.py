@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assertions.verdict import EXIT_CODES, State
+from assertions.verdict import EXIT_CODES, Judged, State
 from harness.exits import Exit
 from harness.nightly.controls import ControlResult
-from harness.nightly.trial import JudgeResult, Scalar, Trial, scalars
+from harness.nightly.trial import Scalar, Trial, scalars
+from harness.report.figures import commit
 
-COMMIT_DIGITS = 12
 MEDIAN_NIGHTS = 14
 MOVED_RATIO = 1.1
 """A figure whose ratio to its median is above this, or below its inverse, is reported as moved."""
@@ -180,7 +180,7 @@ def compare(
         changes=tuple(change for scenario, trials in known for change in _changes(scenario, night, trials)),
         skipped=tuple(skipped),
         gone=tuple(gone),
-        commits=tuple(dict.fromkeys(words for trial in made if (words := _commit(trial)))),
+        commits=tuple(dict.fromkeys(commit(one.commit, dirty=one.dirty) for one in made if one.commit)),
         wall_s=sum(trial.wall_s for trial in made),
         nights_before=len(before),
     )
@@ -200,10 +200,6 @@ def _night_state(
     if because or any(row.state is not State.PASS for row in rows):
         return State.UNKNOWN, tuple(because)
     return State.PASS, ()
-
-
-def _commit(trial: Trial) -> str | None:
-    return None if trial.commit is None else trial.commit[:COMMIT_DIGITS] + (" (dirty)" if trial.dirty else "")
 
 
 def _nights(trials: Iterable[Trial]) -> dict[str, Trial]:
@@ -266,7 +262,7 @@ def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Cha
         yield Change(scenario, name, words[name].state, None, "this judge no longer exists")
 
 
-def _word(one: JudgeResult) -> str:
+def _word(one: Judged) -> str:
     return one.text if one.required else f"{one.text} (observed only)"
 
 

@@ -6,10 +6,10 @@ trial without a verdict and a scenario that was not run.
 
 from collections.abc import Iterator
 
-from assertions.verdict import Judged, State
+from assertions.verdict import State
 from harness.nightly.compare import Night, Row
 from harness.nightly.controls import ControlResult
-from harness.nightly.trial import JudgeResult, Trial
+from harness.nightly.trial import Trial
 from harness.report.junit import NO_VERDICT, Suite, document
 
 
@@ -28,17 +28,12 @@ def _control(night: Night, found: ControlResult) -> Suite:
 def _scenario(night: Night, row: Row) -> Suite:
     suite = Suite(row.scenario, _properties(night, row.trial))
     for said in row.trial.judges if row.trial is not None else ():
-        suite.judged(_judged(said))
+        suite.judged(said)
     if row.state is State.FAIL and "failure" not in suite.kinds:
         suite.case(NO_VERDICT, "failure", State.FAIL, row.text)
     if row.state in (State.UNKNOWN, None) and "error" not in suite.kinds:
         suite.case(NO_VERDICT, "error", State.UNKNOWN, row.text)
     return _closed(suite, row.trial)
-
-
-def _judged(said: JudgeResult) -> Judged:
-    because = None if said.state in (State.PASS, State.FAIL) else said.text
-    return Judged(said.name, said.state, said.text, said.level, said.limit, said.observed, because=because)
 
 
 def _properties(night: Night, trial: Trial | None) -> Iterator[tuple[str, object]]:

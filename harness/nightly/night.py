@@ -1,7 +1,5 @@
 """One night: select scenarios, run them one by one, store the trials, compare with past nights, write the page."""
 
-import os
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +15,7 @@ from harness.nightly.store import Store
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
 from harness.report.sanitise import one_line, terminal
+from harness.trial.environment import cpu, host_class
 from harness.trial.stop import Stop, StopNow
 
 NIGHTS_FOLDER = "nights"
@@ -45,7 +44,7 @@ class NightOptions:
                 raise ValueError(f"--night {self.night}: give the date of its first evening, as 2026-11-28") from None
 
 
-def nightly(options: NightOptions, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
+def run_night(options: NightOptions, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
     """Run the night. The exit code is that of the worst scenario or control, 130 when interrupted. Raises Refusal
     before anything is started."""
     selection = select(
@@ -55,7 +54,7 @@ def nightly(options: NightOptions, environment: Mapping[str, str], say: Callable
         only_virtual=options.only_virtual,
         allow_command=options.allow_command,
     )
-    night, here = options.night or tonight(datetime.now().astimezone()), host_class()
+    night, here = options.night or tonight(datetime.now().astimezone()), f"{host_class()} {cpu()}"
     folder = options.runs_dir / NIGHTS_FOLDER / night
     jobs = (*controls.jobs(options.runs_dir), *selection.jobs)
     with Store.open(options.runs_dir / DATABASE) as store:
@@ -136,17 +135,3 @@ def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callab
 def tonight(now: datetime) -> str:
     """The date on which the night of `now` began. A night lasts from noon to noon, local time."""
     return f"{now - timedelta(hours=12):%Y-%m-%d}"
-
-
-def host_class() -> str:
-    """The class of machines whose times may be compared: architecture, number of usable cores, and processor."""
-    try:
-        words = [
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ]
-    except OSError:
-        words = []
-    cpu = words[0] if words else platform.processor() or "unknown"
-    return f"{platform.machine()}-{len(os.sched_getaffinity(0))}c {cpu}"

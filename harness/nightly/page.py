@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from assertions.verdict import State
 from harness.nightly import junit
-from harness.nightly.compare import COMMIT_DIGITS, MEDIAN_NIGHTS, TREND_NIGHTS, Figure, Night
+from harness.nightly.compare import MEDIAN_NIGHTS, TREND_NIGHTS, Figure, Night
 from harness.nightly.trial import Trial
 from harness.report import figures
 from harness.report.html import page_template, policy
@@ -56,7 +56,7 @@ def html(night: Night, folder: Path) -> str:
         "quantity": quantity,
         "ratio": ratio,
         "seconds": figures.seconds,
-        "short": short,
+        "short": figures.commit,
         "trend": lambda figure: Markup(trend(figure)),  # noqa: S704  nothing but numbers
     }
     template = files("harness.nightly").joinpath("night.html.j2").read_text(encoding="utf-8")
@@ -172,11 +172,6 @@ def trend(figure: Figure) -> str:
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.2" opacity="0.6"/>'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="currentColor"/></svg>'
     )
-
-
-def short(commit: str | None) -> str:
-    """The first digits of a commit."""
-    return commit[:COMMIT_DIGITS] if commit else "not recorded"
 
 
 def _figures(rows: Sequence[Figure]) -> str:

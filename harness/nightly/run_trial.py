@@ -13,7 +13,7 @@ from assertions.verdict import State, Verdict
 from harness.exits import Exit
 from harness.live.child import Child, describe
 from harness.nightly.select import Job
-from harness.nightly.trial import JudgeResult, Trial
+from harness.nightly.trial import Trial
 from harness.trial.stop import Stop, StopNow
 
 LOOK_S = 0.1
@@ -86,16 +86,5 @@ def judged(bare: Trial, run_dir: Path) -> Trial:
         drive=str(plan.get("scenario", {}).get("drive", "live")),
         means=run.means,
         replay=run.replay,
-        judges=tuple(
-            JudgeResult(
-                one.name,
-                one.level,
-                one.state,
-                one.summary or one.because or "",
-                one.limit,
-                one.observed,
-                dict(one.figures),
-            )
-            for one in verdict.judges
-        ),
+        judges=verdict.judges,
     )

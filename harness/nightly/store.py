@@ -3,12 +3,13 @@
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from assertions.verdict import Level, State
+from assertions.verdict import Judged, Level, State
 from harness.exits import Refusal
-from harness.nightly.trial import JudgeResult, Scalar, Trial, scalars
+from harness.nightly.trial import Scalar, Trial, scalars
 
 VERSION = 1
 TABLES = (
@@ -25,6 +26,8 @@ TABLES = (
     "CREATE INDEX scalar_trial ON scalar (trial)",
     "CREATE INDEX scalar_metric ON scalar (metric)",
 )
+COLUMNS = tuple(each.name for each in fields(Trial) if each.name != "judges")
+"""The columns of table trial after its id."""
 BUSY_S = 30.0
 """Longest wait (s) for the lock of another night that writes at the same time."""
 
@@ -55,25 +58,7 @@ class Store:
 
     def add(self, trial: Trial) -> None:
         """Add a trial with its judges and figures in one transaction."""
-        row = (
-            trial.night,
-            trial.scenario,
-            int(trial.control),
-            trial.host_class,
-            trial.started,
-            str(trial.state),
-            trial.exit,
-            trial.wall_s,
-            trial.because,
-            trial.run_id,
-            trial.run_dir,
-            trial.commit,
-            int(trial.dirty),
-            trial.seed,
-            trial.drive,
-            trial.means,
-            trial.replay,
-        )
+        row = [getattr(trial, name) for name in COLUMNS]
         with self._connection as writing:
             holes = ",".join("?" * len(row))
             identity = writing.execute(f"INSERT INTO trial VALUES (NULL,{holes})", row).lastrowid  # noqa: S608
@@ -104,35 +89,11 @@ class Store:
         found = self._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = ?", (trial_id,))
         return tuple(Scalar(*row) for row in found)
 
-    def _trial(self, row: tuple[object, ...]) -> Trial:
-        identity, night, scenario, control, host_class, started, state, code, wall_s, *rest = row
-        because, run_id, run_dir, commit, dirty, seed, drive, means, replay = rest
-        judges = self._connection.execute(
-            'SELECT name, level, state, text, "limit", observed, figures FROM judge WHERE trial = ?', (identity,)
-        ).fetchall()
-        return Trial(
-            night=str(night),
-            scenario=str(scenario),
-            control=bool(control),
-            host_class=str(host_class),
-            started=str(started),
-            state=State(str(state)),
-            exit=int(str(code)),
-            wall_s=float(str(wall_s)),
-            because=_text(because),
-            run_id=_text(run_id),
-            run_dir=_text(run_dir),
-            commit=_text(commit),
-            dirty=bool(dirty),
-            seed=None if seed is None else int(str(seed)),
-            drive=_text(drive),
-            means=str(means),
-            replay=_text(replay),
-            judges=tuple(
-                JudgeResult(name, Level(level), State(state), text, limit, observed, json.loads(figures))
-                for name, level, state, text, limit, observed, figures in judges
-            ),
-        )
+    def _trial(self, row: tuple[Any, ...]) -> Trial:
+        values = dict(zip(COLUMNS, row[1:], strict=True))
+        values |= {"control": bool(values["control"]), "dirty": bool(values["dirty"]), "state": State(values["state"])}
+        query = 'SELECT name, level, state, text, "limit", observed, figures FROM judge WHERE trial = ?'
+        return Trial(**values, judges=tuple(_judged(*each) for each in self._connection.execute(query, row[:1])))
 
     def close(self) -> None:
         self._connection.close()
@@ -161,10 +122,14 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _judge_row(one: JudgeResult) -> tuple[str | None, ...]:
+def _judge_row(one: Judged) -> tuple[str | None, ...]:
     figures = json.dumps({name: float(value) for name, value in one.figures.items()})
-    return one.name, str(one.level), str(one.state), one.text, one.limit, one.observed, figures
+    return one.name, one.level, one.state, one.text, one.limit, one.observed, figures
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def _judged(
+    name: str, level: str, state: str, text: str, limit: str | None, observed: str | None, figures: str
+) -> Judged:
+    because = None if state in (State.PASS, State.FAIL) else text
+    found = json.loads(figures)
+    return Judged(name, State(state), text, Level(level), limit, observed, because=because, figures=found)

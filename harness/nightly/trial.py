@@ -1,9 +1,9 @@
 """The record of one trial of one night: its state, its judges' results, and its figures."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from assertions.verdict import Level, State
+from assertions.verdict import Judged, State
 from scenarios.metrics import Unit, find
 
 UNITS: Mapping[Unit, str] = {
@@ -14,24 +14,6 @@ UNITS: Mapping[Unit, str] = {
     Unit.BYTES_PER_HOUR: "bytes/h",
     Unit.COUNT_PER_HOUR: "/h",
 }
-
-
-@dataclass(frozen=True)
-class JudgeResult:
-    """The result of one judge, as in verdict.json."""
-
-    name: str
-    level: Level
-    state: State
-    text: str
-    """The judge's summary, or the reason why it could not decide."""
-    limit: str | None = None
-    observed: str | None = None
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def required(self) -> bool:
-        return self.level is Level.REQUIRED
 
 
 @dataclass(frozen=True)
@@ -57,9 +39,9 @@ class Trial:
     drive: str | None = None
     means: str = ""
     replay: str | None = None
-    judges: tuple[JudgeResult, ...] = ()
+    judges: tuple[Judged, ...] = ()
 
-    def said(self, name: str) -> JudgeResult | None:
+    def said(self, name: str) -> Judged | None:
         """The result of the judge `name`, or None."""
         return next((one for one in self.judges if one.name == name), None)
 

@@ -27,8 +27,8 @@ def environment(plan: Plan) -> dict[str, str]:
         "python": sys.version.split()[0],
         "kernel": platform.release(),
         "host": socket.gethostname(),
-        "host_class": f"{platform.machine()}-{len(os.sched_getaffinity(0))}c",
-        "cpu": _cpu(),
+        "host_class": host_class(),
+        "cpu": cpu(),
         "memory_bytes": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
     }
     found |= {f"version.{name}": number for name in PACKAGES if (number := _version(name))}
@@ -37,7 +37,13 @@ def environment(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _cpu() -> str:
+def host_class() -> str:
+    """The architecture and the number of usable cores."""
+    return f"{platform.machine()}-{len(os.sched_getaffinity(0))}c"
+
+
+def cpu() -> str:
+    """The model name of the processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

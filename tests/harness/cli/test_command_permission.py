@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.nightly import run_night
+from harness.cli.app import nightly
 from harness.cli.trial import judged, replayed, reported
 from harness.exits import Refusal
 from harness.live.preflight import TargetProblem
@@ -118,7 +118,7 @@ def test_a_night_over_a_run_directory_starts_nothing(
 ) -> None:
     tamper(run_dir, command_scenario(marker))
     with pytest.raises(Refusal, match=r"--allow-command"):
-        run_night(run_dir, run_dir.parent, only_virtual=False, allow_hosts=(), allow_command=False, night=None)
+        nightly(run_dir, run_dir.parent)
     assert not marker.exists()
 
 
@@ -128,7 +128,7 @@ def test_a_night_over_a_link_into_a_run_directory_starts_nothing(run_dir: Path, 
     folder.mkdir()
     (folder / "a.toml").symlink_to(run_dir / "scenario.toml")
     with pytest.raises(Refusal, match=r"--allow-command"):
-        run_night(folder, run_dir.parent, only_virtual=False, allow_hosts=(), allow_command=False, night=None)
+        nightly(folder, run_dir.parent)
     assert not marker.exists()
 
 

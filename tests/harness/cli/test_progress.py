@@ -29,8 +29,7 @@ def told(clock: Clock, out: io.StringIO, progress: Progress, seconds: float, pha
 
 
 def page(out: io.StringIO, clock: Clock) -> Progress:
-    plan: Any = None
-    return Progress(plan, out, clock)
+    return Progress(out, clock)
 
 
 def test_a_line_says_everything_that_is_known() -> None:

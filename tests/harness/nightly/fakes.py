@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from assertions.verdict import Level, State
+from assertions.verdict import Judged, Level, State
 from harness.nightly.controls import CONTROLS, ControlResult
-from harness.nightly.trial import JudgeResult, Trial
+from harness.nightly.trial import Trial
 
 HOST = "x86_64-2c fake"
 TONIGHT = "2026-11-28"
@@ -17,14 +17,14 @@ def said(
     level: Level = Level.REQUIRED,
     text: str = "as ever",
     figures: Mapping[str, float] | None = None,
-) -> JudgeResult:
-    return JudgeResult(name, level, state, text, figures=figures or {})
+) -> Judged:
+    return Judged(name, state, text, level, figures=figures or {})
 
 
 def trial(
     night: str = TONIGHT,
     state: State = State.PASS,
-    *judges: JudgeResult,
+    *judges: Judged,
     scenario: str = "chat",
     commit: str = "a" * 40,
     because: str | None = None,

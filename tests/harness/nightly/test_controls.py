@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from assertions.verdict import State
+from assertions.verdict import Judged, State
 from harness.nightly.controls import CONTROLS, DRIFT, LEAK, Control, jobs, look, of
 from harness.nightly.select import RESERVED
-from harness.nightly.trial import JudgeResult
 from harness.prepare import prepare
 from runtime.device.costs import Priced, Slowing, read_table
 from runtime.points import catalogue
@@ -19,7 +18,7 @@ OTHER = {LEAK: {"per_1000_fires": 12.0, "excess": 1.0}, DRIFT: {"share": 0.9}}
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_only_a_fail_of_the_right_judge_at_the_planted_size_is_seen(control: Control) -> None:
-    def seen(*judges: JudgeResult) -> bool:
+    def seen(*judges: Judged) -> bool:
         return look(control, trial(TONIGHT, State.FAIL, *judges, control=True)).seen
 
     good, other = GOOD[control.name], OTHER[control.name]

@@ -39,7 +39,7 @@ def test_red_and_green_are_the_nights_own(made: list[list[tuple[State, Level]] |
             known.append((f"s{number}", ()))
             continue
         words = [said(f"j{n}", state, level=level) for n, (state, level) in enumerate(judges)]
-        state = fold(words)  # type: ignore[arg-type]  # it looks at level and state
+        state = fold(words)
         known.append((f"s{number}", (trial(TONIGHT, state, *words, scenario=f"s{number}"),)))
     night = compare(TONIGHT, HOST, known, awake() if are_awake else asleep())
     root = ET.fromstring(junit.render(night))
