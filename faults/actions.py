@@ -31,58 +31,58 @@ def carry_out(effect: Effect | None, kill: Callable[[], None] | None = None) -> 
 
 
 def fail(
-    word: str,
+    name: str,
     error: type[Exception],
     *,
     symptom: str = "",
     severity: Severity = Severity.RECOVERABLE,
     placements: tuple[str, ...] = ("before",),
 ) -> Action:
-    """Raise the point's own error type, so that the layer that handles it in production handles it here."""
-    return Action(word, Kind.RAISE, error=error, severity=severity, placements=placements, symptom=symptom)
+    """Raise the point's own error type, so that the code that handles it in production handles it here."""
+    return Action(name, Kind.RAISE, error=error, severity=severity, placements=placements, symptom=symptom)
 
 
-def delay(word: str = "delay", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
+def delay(name: str = "delay", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
     """Do the work after the given duration."""
-    return Action(word, Kind.DELAY, "duration", placements=placements, symptom=symptom)
+    return Action(name, Kind.DELAY, "duration", placements=placements, symptom=symptom)
 
 
-def hang(word: str = "hang", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
+def hang(name: str = "hang", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
     """Block until healed, or for the given duration if that is shorter."""
-    return Action(word, Kind.HANG, "duration?", placements=placements, symptom=symptom)
+    return Action(name, Kind.HANG, "duration?", placements=placements, symptom=symptom)
 
 
-def drop(word: str = "drop", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
+def drop(name: str = "drop", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
     """Leave the work undone without an error."""
-    return Action(word, Kind.DROP, placements=placements, symptom=symptom)
+    return Action(name, Kind.DROP, placements=placements, symptom=symptom)
 
 
 def corrupt(
     *words: str,
-    word: str = "corrupt",
+    name: str = "corrupt",
     symptom: str = "",
     severity: Severity = Severity.RECOVERABLE,
     placements: tuple[str, ...] = ("before",),
 ) -> Action:
-    """Damage the data as the argument names it; `words` lists the permitted arguments, such as "nan" or "shape"."""
-    return Action(word, Kind.CORRUPT, "word", severity=severity, placements=placements, symptom=symptom, words=words)
+    """Damage the data as the argument says. `words` lists the permitted arguments, such as "nan" or "shape"."""
+    return Action(name, Kind.CORRUPT, "word", severity=severity, placements=placements, symptom=symptom, words=words)
 
 
 def lie(
-    word: str = "lie", *, argument: str = "number", symptom: str = "", placements: tuple[str, ...] = ("before",)
+    name: str = "lie", *, argument: str = "number", symptom: str = "", placements: tuple[str, ...] = ("before",)
 ) -> Action:
     """Return a false value. The point defines the meaning of the argument."""
-    return Action(word, Kind.LIE, argument, placements=placements, symptom=symptom)
+    return Action(name, Kind.LIE, argument, placements=placements, symptom=symptom)
 
 
-def kill(word: str = "kill", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
+def kill(name: str = "kill", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
     """End this process as kill -9 does, without clean-up."""
-    return Action(word, Kind.KILL, severity=Severity.FATAL, placements=placements, symptom=symptom)
+    return Action(name, Kind.KILL, severity=Severity.FATAL, placements=placements, symptom=symptom)
 
 
-def cut(word: str = "cut", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
+def cut(name: str = "cut", *, symptom: str = "", placements: tuple[str, ...] = ("before",)) -> Action:
     """End the stream or connection in the middle, without a final event."""
-    return Action(word, Kind.CUT, placements=placements, symptom=symptom)
+    return Action(name, Kind.CUT, placements=placements, symptom=symptom)
 
 
 def kill_this_process() -> None:
@@ -91,7 +91,7 @@ def kill_this_process() -> None:
 
 
 def flip_bit(buffer: bytearray | memoryview, effect: Effect) -> int:
-    """Flip one bit of a writable byte buffer, drawn by the effect; return the number of the bit."""
+    """Flip one bit of a writable byte buffer and return its number. The effect draws the bit."""
     bit = effect.pick(8 * len(buffer), "flip_bit")
     buffer[bit // 8] ^= 1 << bit % 8
     return bit

@@ -1,7 +1,6 @@
-"""All faults of one injector and their state changes. `injector` adds the lock, the clock and the callbacks.
+"""All faults of one injector and their state changes. The injector adds the lock, the clock and the callbacks.
 
-Work that must be done outside the lock is collected in `notices`, which are delivered in order, and in the effects to
-release, see `take_freed`.
+Work for the time after the lock is collected: `notices` to report in order, and effects to release (`take_freed`).
 """
 
 from collections import deque
@@ -30,8 +29,10 @@ class FireNotice:
 
 @dataclass(slots=True)
 class StateNotice:
+    """A state to deliver to `on_state`."""
+
     instance: FaultInstance
-    seen: FaultState
+    state: FaultState
 
 
 class ActiveFaults:
@@ -102,7 +103,7 @@ class ActiveFaults:
         return instances
 
     def all(self) -> list[FaultInstance]:
-        """In order of arming."""
+        """All instances, in order of arming."""
         return list(self._instances.values())
 
     def heal_each(self, instances: Iterable[FaultInstance], by: str, now_ns: int) -> int:
@@ -114,6 +115,7 @@ class ActiveFaults:
         return len(unfinished)
 
     def heal(self, instance: FaultInstance, by: str, now_ns: int) -> None:
+        """End a fault that is not over. `by` is its column `healed_by`."""
         could_fire = instance.state in CAN_FIRE
         instance.begin_healing(by)
         if could_fire:
@@ -141,7 +143,7 @@ class ActiveFaults:
         self._publish()
 
     def note_state(self, instance: FaultInstance) -> None:
-        self.notices.append(StateNotice(instance, instance.seen()))
+        self.notices.append(StateNotice(instance, instance.to_state()))
 
     def take_freed(self) -> list[Effect]:
         """Return the effects to release, each once."""
@@ -155,11 +157,11 @@ class ActiveFaults:
             t_ns=now_ns,
             hit=hit,
             point=crossing.point.name,
-            action=instance.resolved.action.word,
+            action=instance.resolved.action.name,
             step=crossing.step,
             request=crossing.request,
             group=crossing.group,
-            evidence=f"{instance.spec.do} {crossing.in_words()}",
+            evidence=f"{instance.spec.do} {crossing.describe()}",
         )
         notice = FireNotice(instance, fire, self._make_effect(instance, crossing, hit, now_ns))
         self.notices.append(notice)

@@ -1,4 +1,4 @@
-"""A replacement of Faults that never injects, for a build without fault injection."""
+"""A replacement of Faults for a runtime without fault injection."""
 
 from collections.abc import Sequence
 

@@ -6,12 +6,12 @@ _BITS = 53  # bits of a float's mantissa
 
 
 def draw(seed: int, *names: str | int) -> float:
-    """A number in [0, 1) that depends on seed and names only; order and type of the names matter."""
+    """Return a number in [0, 1) that depends only on seed and names; their order and types matter."""
     return _word(seed, names) / 2.0**_BITS
 
 
 def pick(options: int, seed: int, *names: str | int) -> int:
-    """A whole number in [0, options), even to 1 part in 2**53 / options."""
+    """Return a whole number in [0, options). Probabilities are equal to 1 part in 2**53 / options."""
     assert options >= 1, f"pick of {options} options"
     return _word(seed, names) * options >> _BITS
 

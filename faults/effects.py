@@ -1,4 +1,4 @@
-"""An effect tells the code that crossed a point which damage to do, and for how long."""
+"""The effect of a fire tells the crossing code which damage to do, and for how long."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -16,12 +16,12 @@ class Timer(Protocol):
     def now_ns(self) -> int: ...
 
     def at(self, t_ns: int, call: Callable[[], object]) -> object:
-        """Call back at `t_ns`, which is now or later. Thread safe where effects are released from other threads."""
+        """Call back at `t_ns`, which is not in the past. Thread safe if other threads release effects."""
         ...
 
 
 def wait_real(event: threading.Event, seconds: float) -> bool:
-    """Wait in real time until the event is set or the seconds are over; True when it is set."""
+    """Wait in real time until the event is set or the seconds are over. Returns True when it is set."""
     return event.wait(seconds)
 
 
@@ -74,8 +74,8 @@ class Effect:
         return over
 
     def then(self, call: Callable[[], object], timer: Timer) -> None:
-        """Call back once, by the timer, when the effect is over or released. For code that must not block: a loop of
-        events, or virtual time. Code with a thread of its own calls `wait`."""
+        """Call back once, by the timer, when the effect is over or released. This is for code that must not block, such
+        as an event loop or virtual time; code with its own thread calls `wait`."""
         called = False
 
         def end() -> None:
@@ -90,11 +90,11 @@ class Effect:
 
     @property
     def released(self) -> bool:
-        """True once the fault is healed: stop hanging."""
+        """True once the fault is healed, so that a hang must end."""
         return self._released
 
     def on_release(self, call: Callable[[], object]) -> None:
-        """Call back once when released (at once if it is already), from the thread that heals; keep it short."""
+        """Call back once at the release (now if it is past), from the thread that heals. `call` must be short."""
         with self._lock:
             if not self._released:
                 self._call_on_release.append(call)
@@ -112,12 +112,12 @@ class Effect:
         call_all(calls)
 
     def pick(self, options: int, what: str = "") -> int:
-        """A number in [0, options) that is equal in every run of this seed, such as the bit to flip."""
+        """Draw a number in [0, options), such as the bit to flip. It is equal in every run with this seed."""
         return draw.pick(options, self._seed, self.fault, self.n, self.key, self.hit, what)
 
     @property
     def number(self) -> float:
-        """The argument of an action that takes a number."""
+        """The argument as a number, for an action that takes one."""
         assert self.argument is not None, f"{self.fault}: the action has no argument"
         return float(self.argument)
 

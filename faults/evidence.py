@@ -1,5 +1,5 @@
-"""The injector's half of the evidence: each fire, and the state of each fault. The other half is the symptom, counted
-by a part that does not know the injector."""
+"""Evidence of the injector: each fire and the state of each fault. The second evidence of a fault is its symptom, which
+is recorded by code that does not know the injector."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +14,17 @@ class Fire:
     fault: str
     n: int
     t_ns: int
-    hit: int  # number of this crossing among the matching ones of its key, from 1
+    hit: int  # number of this crossing among the matching crossings of its key, from 1
     point: str
     action: str
     step: int | None
     request: str | None
     group: str | None
-    evidence: str  # the crossing in words
+    evidence: str  # a text that describes the crossing
     proof: str = "called"  # the injector was called; the symptom is recorded by other parts
 
     def to_json(self) -> dict[str, Any]:
-        """The columns of table `fire`; the action is in `evidence`."""
+        """Return the columns of table `fire`; the action is in `evidence`."""
         return {
             "fault": self.fault,
             "n": self.n,
@@ -41,7 +41,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class FaultState:
-    """One occurrence of a fault in its present state. Each time stamp is None until the event."""
+    """The state of one occurrence of a fault. Each time stamp is None until its event."""
 
     id: str
     n: int
@@ -56,7 +56,7 @@ class FaultState:
     error: str | None = None  # the reason for state "invalid"
 
     def to_json(self) -> dict[str, Any]:
-        """The columns of table `fault`, and `error`."""
+        """Return the columns of table `fault`, and `error`."""
         return {
             "id": self.id,
             "n": self.n,

@@ -1,14 +1,14 @@
 """One occurrence of one fault: its states from arming to the end.
 
     setup          inject                propagate       recover             recovered         clean up
-    SETUP --arm--> ARMED --first fire--> FIRED --heal--> HEALING --let go--> HEALED --clean--> CLEANED
+    SETUP --arm--> ARMED --first fire--> FIRED --heal--> HEALING --finish--> HEALED --clean--> CLEANED
       |              |                                      ^                   ^
-      |              +---- heal, nothing ever fired --------+                   |
-      +---- heal before its turn came ------------------------------------------+
-    any of them but CLEANED --error--> INVALID --clean--> CLEANED      nothing else leaves INVALID
+      |              +---- heal before any fire ------------+                   |
+      +---- heal before arming -------------------------------------------------+
+    any state but CLEANED --error--> INVALID --clean--> CLEANED
 
-HEALING: no crossing fires any more, but an effect is still out (a hang that was promised 20 s). It is over when the
-last effect is. Healing by `times` waits for that; every other healing releases the effects at once.
+HEALING: crossings do not fire any more, but an effect is still active (for example a hang of 20 s). The state ends with
+the last effect. Healing by `times` waits for that; all other healing releases the effects at once.
 """
 
 from enum import StrEnum
@@ -21,12 +21,12 @@ from faults.trigger import Trigger
 
 
 class State(StrEnum):
-    SETUP = "setup"  # known, waits for `after`
+    SETUP = "setup"  # waits for `after`
     ARMED = "armed"  # the next matching hit may fire
     FIRED = "fired"  # has fired, may fire again
     HEALING = "healing"
     HEALED = "healed"
-    INVALID = "invalid"  # the injector itself broke: nothing may be concluded from this fault
+    INVALID = "invalid"  # the injector failed, so the fault proves nothing
     CLEANED = "cleaned"
 
 
@@ -44,7 +44,7 @@ OVER = (State.HEALED, State.INVALID, State.CLEANED)
 
 
 class FaultInstance:
-    """State, stamps and open effects of one fault. Not thread safe: the injector calls it under its lock."""
+    """State, time stamps and active effects of one fault. Not thread safe: the injector holds its lock."""
 
     def __init__(self, resolved: Resolved) -> None:
         self.resolved = resolved
@@ -64,7 +64,7 @@ class FaultInstance:
         self.arm_ns = now_ns
 
     def note_fire(self, now_ns: int) -> bool:
-        """Count a fire; True when it is the first, which opens `for` and ttl."""
+        """Count a fire. Returns True when it is the first, from which `for` and ttl count."""
         self.trigger.fired += 1
         first = self.state is State.ARMED
         if first:
@@ -73,14 +73,14 @@ class FaultInstance:
         return first
 
     def ended_by(self, now_ns: int) -> str | None:
-        """ "for" or "ttl" when that has run out; both count from the first fire."""
+        """Return "for" or "ttl" when that time is over at `now_ns`, else None. Both count from the first fire."""
         for name, end_ns in (("for", self._for_end_ns()), ("ttl", self._lifetime_end_ns())):
             if end_ns is not None and now_ns >= end_ns:
                 return name
         return None
 
     def effect_due_ns(self, start_ns: int) -> int:
-        """When an effect that starts now is over at the latest: as promised, and inside `for` and the net."""
+        """Latest end (ns) of an effect that starts at `start_ns`: its duration, limited by `for` and the lifetime."""
         seconds = self.resolved.seconds
         ends = (
             start_ns + to_ns(seconds) if seconds is not None else None,
@@ -90,28 +90,29 @@ class FaultInstance:
         return min(end_ns for end_ns in ends if end_ns is not None)
 
     def begin_healing(self, by: str) -> None:
-        """No more fires. `by` is overwritten while an effect is still out: who let it go last has healed it."""
+        """Allow no more fires. A later reason `by` replaces an earlier one while an effect is still active."""
         self.healed_by = by
         if self.state in CAN_FIRE:
             self._move(State.HEALING)
 
     def finish_healing(self, now_ns: int) -> list[Effect]:
-        """Over; gives the effects that are still out, for the caller to release outside its lock."""
+        """End the fault. Returns the active effects, which the caller releases without its lock."""
         self._move(State.HEALED)
         self.heal_ns = now_ns
-        return self._let_go()
+        return self._take_effects()
 
     def invalidate(self, error: str) -> list[Effect]:
-        """The injector broke; the first error stays. Gives the effects that are still out."""
+        """Note that the injector failed; the first error stays. Returns the active effects, to release."""
         if self.state is not State.INVALID:
             self._move(State.INVALID)
             self.error = error
-        return self._let_go()
+        return self._take_effects()
 
     def clean(self) -> None:
         self._move(State.CLEANED)
 
-    def seen(self) -> FaultState:
+    def to_state(self) -> FaultState:
+        """Return the present state as evidence."""
         return FaultState(
             id=self.spec.id,
             n=self.spec.n,
@@ -137,7 +138,7 @@ class FaultInstance:
     def _lifetime_end_ns(self) -> int | None:
         return None if self.first_ns is None else self.first_ns + to_ns(self.spec.max_lifetime_s)
 
-    def _let_go(self) -> list[Effect]:
+    def _take_effects(self) -> list[Effect]:
         self.trigger.forget_keys()
         effects, self.effects = self.effects, []
         return effects

@@ -1,13 +1,13 @@
-"""Where code that can break meets the faults that are armed.
+"""The injector decides at each crossing of a fault point whether an armed fault fires, and heals faults.
 
-A crossing reads `if faults.armed: faults.fire(POINT, ...)`; switched off that is an attribute read and a branch, see
-benchmarks/points_off.py.
+A crossing reads `if faults.armed: faults.fire(POINT, ...)`. While no fault is armed, this costs an attribute read and a
+branch, see benchmarks/points_off.py.
 
-    fire ---- lock: window, scope, place, count, trigger ----> evidence out ----> raise, or Effect to the caller
-    heal ---- lock: take it from those that can fire ------> let go of what hangs ----> evidence out
+    fire ---- lock: time, scope, place, count, trigger ----> report the fire ----> raise, or return an Effect
+    heal ---- lock: the fault can't fire any more ---------> release its effects -> report the state
 
-The lock is held for counting only. Waiting is done by the crossing code, on its Effect, with no lock held; so healing
-never waits behind a fault that hangs, and arming needs no turn in the engine's mailbox.
+The lock is held only for counting. The crossing code waits on its Effect without a lock, so healing never waits for a
+fault that hangs, and arming needs no step of the engine.
 """
 
 import threading
@@ -26,12 +26,12 @@ from faults.spec import PLACES, FaultSpec, SpecError
 
 
 class Faults:
-    """The faults of one Env; no module state. Thread safe.
+    """The faults of one Env. Thread safe.
 
-    `on_fire` and `on_state` are called in the order of events, one at a time, with no lock held that `fire` or `heal`
-    needs to decide; keep them short. When one raises, its fault turns invalid with the reason: evidence that can't be
-    written is no evidence. With `heartbeat_s`, all heals when neither `beat` nor `arm` was called for that long;
-    somebody must call `tick` for that, from a thread that a hanging fault can't stop.
+    `on_fire` and `on_state` are called in the order of events, one at a time, and without the lock that decides; they
+    must be short. When one raises, its fault becomes invalid with the reason, because its evidence is incomplete. With
+    `heartbeat_s` all faults heal when neither `beat` nor `arm` was called for that long. The owner calls `tick`
+    regularly for that, from a thread that a hanging fault can't stop.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Faults:
         heartbeat_s: float | None = None,
         waiter: Waiter = wait_real,
     ) -> None:
-        # True while any fault is not over, also one that waits or heals: who ticks only when armed must tick then.
+        # True while any fault is not over, also one that waits or heals, because it still needs `tick`.
         self.armed = False
         self._catalogue, self._clock_ns = catalogue, clock_ns
         self._on_fire, self._on_state = on_fire, on_state
@@ -51,7 +51,7 @@ class Faults:
         self._beat_ns = clock_ns()
         self._active = ActiveFaults(self._effect)
         self._lock = threading.Lock()
-        self._telling = threading.RLock()  # re-entrant: a callback may ask for states, or heal
+        self._reporting = threading.RLock()  # re-entrant, because a callback may read states or heal
 
     def fire(
         self,
@@ -65,10 +65,10 @@ class Faults:
         group: str | None = None,
         **attrs: str | int | None,
     ) -> Effect | None:
-        """Cross a point: None when nothing fires, an Effect to carry out, or the action's own error raised.
+        """Cross a point. Returns None when nothing fires, else an Effect to carry out; raises the error of an action.
 
-        Pass every attribute that the point's scope names, None where there is none now. When several faults match one
-        crossing, each counts the hit and only the first that fires breaks it.
+        The caller passes every attribute that the point's scope names, with None where it has no value now. When
+        several faults match one crossing, each counts the hit and only the first that fires takes effect.
         """
         if point.name not in self._active.by_point:
             return None
@@ -86,9 +86,9 @@ class Faults:
         return notice.effect
 
     def arm(self, specs: Sequence[FaultSpec]) -> None:
-        """Arm all of them now, or none. `at` and `every` are the caller's to spend; one with `after` waits here.
+        """Arm all specs now, or none. The caller has waited for `at` and `every`; a spec with `after` waits here.
 
-        Errors: SpecError with all problems: unknown names, what the point does not permit, an (id, n) in use.
+        Errors: SpecError with all problems: unknown names, values that the point does not permit, an (id, n) in use.
         """
         problems: list[str] = []
         instances: list[FaultInstance] = []
@@ -104,31 +104,31 @@ class Faults:
             self._active.add(instances, now_ns)
 
     def heal(self, fault: str, by: str, n: int | None = None) -> int:
-        """End a fault (all occurrences, or the n-th) and release what hangs on it; gives how many were not over yet.
+        """End a fault (all occurrences, or the n-th), release its effects, and return how many were not over yet.
 
-        Never waits for the fault. Errors: UnknownName when no such fault was armed.
+        It never waits for the fault. Errors: UnknownName when no such fault was armed.
         """
         with self._changing() as now_ns:
             return self._active.heal_each(self._active.chosen(fault, n), by, now_ns)
 
     def heal_all(self, by: str) -> int:
-        """End every fault; gives how many were not over yet. Safe to call twice, and at any time."""
+        """End every fault and return how many were not over yet. Safe to call twice, and at any time."""
         with self._changing() as now_ns:
             return self._active.heal_each(self._active.all(), by, now_ns)
 
     def clean(self, by: str = "shutdown") -> None:
-        """Heal every fault and forget all of them, the invalid ones too: ids are free again."""
+        """Heal every fault and forget all of them, also invalid ones. Their ids can be used again."""
         with self._changing() as now_ns:
             self._active.heal_each(self._active.all(), by, now_ns)
             self._active.clean()
 
     def beat(self) -> None:
-        """Sign of life of whoever armed."""
+        """Note that the harness is alive."""
         with self._lock:
             self._beat_ns = self._clock_ns()
 
     def tick(self, now_ns: int) -> None:
-        """Heal what has run out by now: lost heartbeat, ttl, `for`, and effects that are over."""
+        """Heal the faults whose heartbeat, ttl or `for` is over at `now_ns`, and finish those whose effects are."""
         with self._changing():
             if self._heartbeat_s is not None and now_ns - self._beat_ns > self._heartbeat_s * 1e9:
                 self._active.heal_each(self._active.all(), "heartbeat", now_ns)
@@ -137,11 +137,11 @@ class Faults:
     def states(self) -> list[FaultState]:
         """Every fault since the last `clean`, in order of arming."""
         with self._lock:
-            return [instance.seen() for instance in self._active.all()]
+            return [instance.to_state() for instance in self._active.all()]
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
-        """Locked, at the time it gives; afterwards, no longer locked, let go of what hangs and tell what happened."""
+        """Hold the lock and give the time; after it, without the lock, release freed effects and report all notices."""
         with self._lock:
             try:
                 yield self._clock_ns()
@@ -151,31 +151,31 @@ class Faults:
         try:
             call_all([effect.release for effect in freed])
         finally:
-            self._tell_all()
+            self._report_all()
 
-    def _tell_all(self) -> None:
-        # Whoever comes second waits until the first has told its notice too: a kill must find its fire on disk.
-        with self._telling:
+    def _report_all(self) -> None:
+        # A second thread waits until the first has reported, so that a fire is on disk before its kill.
+        with self._reporting:
             while self._active.notices:
                 notice = self._active.notices.popleft()
                 try:
                     if isinstance(notice, FireNotice):
                         self._on_fire(notice.fire)
                     else:
-                        self._on_state(notice.seen)
+                        self._on_state(notice.state)
                 except Exception as error:
-                    self._telling_failed(notice, error)
+                    self._report_failed(notice, error)
 
-    def _telling_failed(self, notice: FireNotice | StateNotice, error: Exception) -> None:
+    def _report_failed(self, notice: FireNotice | StateNotice, error: Exception) -> None:
         with self._lock:
             if notice.instance.state is State.CLEANED:
-                raise error  # `states` no longer knows this fault, so nobody would see the reason
+                raise error  # `states` no longer lists this fault, so the reason would be lost
             self._active.invalidate(
                 notice.instance, f"its evidence could not be written: {type(error).__name__}: {error}"
             )
             if isinstance(notice, FireNotice):
                 notice.failed = True
-                self._active.note_state(notice.instance)  # a failed state is not told again: that might never end
+                self._active.note_state(notice.instance)  # once: a failed StateNotice is not repeated
             self.armed = self._active.open
             freed = self._active.take_freed()
         call_all([effect.release for effect in freed])

@@ -1,87 +1,88 @@
-"""Where something can break, and how: the words that a layer declares and a scenario uses.
+"""Fault points and their actions: a layer declares them, a scenario names them.
 
 How to add a point, in the layer that owns it:
 
-1. In `runtime/<layer>/points.py` (no torch, no clock) say what it breaks and what it leaves whole:
+1. Declare it in `runtime/<layer>/points.py` (no torch, no clock), and describe the damage and its limits:
 
        TAKE = Point(
            name="kv.take", layer="memory", scope=(shows("group", pool=("kv",), phase=PHASES),),
            breaks="taking blocks fails as if the pool were empty; the pool itself is untouched",
            actions=(actions.fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"),))
 
-2. In the code, cross it once for each placement that its actions name, where nothing has been changed yet
-   (`before`), where all is done (`after`), or where the work is on its way (`in_flight`):
+2. In the code, cross it once for each placement that its actions name: before any change (`before`), after the work
+   is done (`after`), or while the work is running (`in_flight`):
 
        if faults.armed:
            faults.fire(TAKE, request=request_id, size_bytes=n * block_bytes, group=group, pool="kv", phase=phase)
 
-   A `raise` leaves by itself. For the other kinds `fire` returns an Effect and the crossing code does what
-   `effect.kind` says; nothing may be ignored, or an armed fault would count as fired and break nothing.
-   Skip, interval, space and chance count per `key`. Does one thread cross it? Leave the key out, so that they count all
-   crossings (`request=` still names the victim). Do several? Pass what tells them apart, or hits depend on order.
+   `fire` raises the error of an action itself. For the other kinds it returns an Effect, and the crossing code carries
+   out `effect.kind`. It must not ignore a kind: the fault would count as fired without damage.
+   Skip, interval, space and probability count per `key`. If one thread crosses the point, omit the key, so that all
+   crossings are counted together (`request=` still names the victim). If several threads do, pass a key that
+   distinguishes them, or hits depend on their order.
 
-3. Add it to the catalogue (`runtime/points.py`), fire it in a test of the layer, and let a part that does not know the
-   injector show the symptom: that is the second half of the evidence.
+3. Add it to the catalogue (`runtime/points.py`), fire it in a test of the layer, and record its symptom in code that
+   does not know the injector. The symptom is the second evidence of the fault.
 
-Never put a point on a path that gives things back (free, close, teardown) with a `raise` placed before: the caller
-could only leak. Place it `after`, or let it drop or delay.
+A point on a path that returns resources (free, close, teardown) must not have a `raise` placed before, because the
+caller could only leak. Place it `after`, or use drop or delay.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from faults.spec import ACTION_WORD, PLACES, POINT_NAME, SCOPE_NAMES, did_you_mean
+from faults.spec import ACTION_NAME, PLACES, POINT_NAME, SCOPE_NAMES, did_you_mean
 
 ARGUMENTS = ("", "duration", "duration?", "word", "word?", "number", "number?")
 
 Shown = Mapping[str, tuple[str, ...]]
-"""Attributes that one kind of crossing shows to a fault's scope, with the values that each can have (none: any)."""
+"""Attributes that one kind of crossing passes for a fault's scope, with their possible values (none: any value)."""
 
 
 def shows(*attributes: str, **values: tuple[str, ...]) -> Shown:
-    """`shows("group", pool=("kv",))`: every crossing passes its group, which can be any, and pool = "kv"."""
+    """`shows("group", pool=("kv",))`: every crossing passes any group, and pool = "kv"."""
     return {**dict.fromkeys(attributes, ()), **values}
 
 
 class Severity(StrEnum):
     """The duty of the runtime after the fault."""
 
-    RECOVERABLE = "recoverable"  # go on at once
-    AFTER_CLEANUP = "after_cleanup"  # go on once what was touched is thrown away
-    FATAL = "fatal"  # no request may end well in this process
+    RECOVERABLE = "recoverable"  # continue at once
+    AFTER_CLEANUP = "after_cleanup"  # continue after affected state is discarded
+    FATAL = "fatal"  # no request of this process may succeed
 
 
 class Kind(StrEnum):
-    """The deed of the crossing code; `fire` itself does RAISE."""
+    """The kind of damage. The crossing code carries it out, except RAISE, which `fire` does."""
 
     RAISE = "raise"
-    DELAY = "delay"  # wait, then go on as if nothing had been
+    DELAY = "delay"  # wait, then continue normally
     HANG = "hang"  # wait until released
-    DROP = "drop"  # leave the thing undone and say nothing
+    DROP = "drop"  # leave the work undone without an error
     CORRUPT = "corrupt"  # damage the data as the argument says
-    LIE = "lie"  # answer with something untrue
-    KILL = "kill"  # end this process without ceremony
-    CUT = "cut"  # break the connection or stream off
+    LIE = "lie"  # return a false value
+    KILL = "kill"  # end this process as kill -9 does
+    CUT = "cut"  # end the connection or stream in the middle
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One way in which a point can break. `symptom` is what a part that does not know the injector must show:
+    """One way in which a point can fail. `symptom` is the evidence that code without the injector must record, such as
     "mark:kv.out_of_blocks", "outcome:truncated" or "audit:leak"."""
 
-    word: str
+    name: str
     kind: Kind
-    argument: str = ""  # one of ARGUMENTS; "?" means it may be left out
-    error: type[Exception] | None = None  # RAISE only: made from one message
+    argument: str = ""  # one of ARGUMENTS; "?" means that it is optional
+    error: type[Exception] | None = None  # for RAISE only; made from one message
     severity: Severity = Severity.RECOVERABLE
     placements: tuple[str, ...] = ("before",)
     symptom: str = ""
-    words: tuple[str, ...] = ()  # the words that a "word" argument may be; none: any
+    words: tuple[str, ...] = ()  # permitted values of a "word" argument; none: any value
 
     def __post_init__(self) -> None:
-        name = f'action "{self.word}"'
-        if not ACTION_WORD.fullmatch(self.word):
+        name = f'action "{self.name}"'
+        if not ACTION_NAME.fullmatch(self.name):
             raise ValueError(f"{name}: give a name of lower-case letters, digits and _")
         if self.argument not in ARGUMENTS:
             raise ValueError(f'{name}: argument "{self.argument}" is not one of {", ".join(ARGUMENTS[1:])} or ""')
@@ -97,51 +98,51 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in a layer where something can break, named once and crossed by that layer only."""
+    """A place in the code of a layer where a fault can be injected. Only that layer crosses it."""
 
     name: str
     layer: str
-    breaks: str  # one sentence: what it breaks, what it leaves whole
+    breaks: str  # one sentence: the damage and its limits
     actions: tuple[Action, ...]
-    scope: tuple[Shown, ...] = ()  # one for each kind of crossing: what a fault's scope can be held against
+    scope: tuple[Shown, ...] = ()  # attributes passed, one entry for each kind of crossing
 
     def __post_init__(self) -> None:
         if not POINT_NAME.fullmatch(self.name):
             raise ValueError(f'point "{self.name}": give lower-case names joined by dots, e.g. "kv.take"')
         if not self.actions or not self.breaks:
             raise ValueError(f'point "{self.name}": needs at least one action, and a sentence saying what it breaks')
-        words = [action.word for action in self.actions]
-        if len(set(words)) != len(words):
-            raise ValueError(f'point "{self.name}": two actions of one name in {words}; rename one')
+        names = [action.name for action in self.actions]
+        if len(set(names)) != len(names):
+            raise ValueError(f'point "{self.name}": two actions of one name in {names}; rename one')
         if unknown := set(self.attributes) - set(SCOPE_NAMES):
             known = ", ".join(SCOPE_NAMES)
-            raise ValueError(f'point "{self.name}": scope {sorted(unknown)} unknown; choose of {known}')
+            raise ValueError(f'point "{self.name}": scope {sorted(unknown)} unknown; choose one of {known}')
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All attributes that some crossing passes."""
+        """All attributes that any crossing passes."""
         return tuple(dict.fromkeys(name for shown in self.scope for name in shown))
 
     @property
     def placements(self) -> tuple[str, ...]:
-        """All placements that some action of this point permits: the crossing code fires once for each."""
+        """All placements that any action permits. The crossing code calls `fire` once for each."""
         return tuple(place for place in PLACES if any(place in action.placements for action in self.actions))
 
-    def action(self, word: str) -> Action:
-        """Errors: UnknownName with the nearest action of this point."""
+    def action(self, name: str) -> Action:
+        """Return the action with this name. Errors: UnknownName with the nearest name."""
         for action in self.actions:
-            if action.word == word:
+            if action.name == name:
                 return action
-        near = did_you_mean(word, [action.word for action in self.actions])
-        raise UnknownName(f'point "{self.name}" has no action "{word}"{near}')
+        near = did_you_mean(name, [action.name for action in self.actions])
+        raise UnknownName(f'point "{self.name}" has no action "{name}"{near}')
 
 
 class UnknownName(LookupError):
-    """No such point or action; the text names the nearest."""
+    """A point or action does not exist; the text has the nearest name."""
 
 
 class Catalogue:
-    """All points that exist, and the names of those that are only planned. One per program, filled at import."""
+    """All points that exist, and the names of planned ones."""
 
     def __init__(self) -> None:
         self._points: dict[str, Point] = {}
@@ -156,29 +157,29 @@ class Catalogue:
         return point
 
     def get(self, name: str) -> Point:
-        """Errors: UnknownName saying whether it is planned, or which name is nearest."""
+        """Return the point with this name. Errors: UnknownName that says whether it is planned, or the nearest name."""
         point = self._points.get(name)
         if point is not None:
             return point
         if name in self._planned:
-            raise UnknownName(f'point "{name}" is planned and not served yet; choose of {", ".join(self.names())}')
+            raise UnknownName(f'point "{name}" is planned and not served yet; choose one of {", ".join(self.names())}')
         raise UnknownName(f'no point "{name}"{did_you_mean(name, self._points)}')
 
     def names(self) -> tuple[str, ...]:
-        """The points that exist, in order of the alphabet."""
+        """Return the names of all points, sorted."""
         return tuple(sorted(self._points))
 
     def planned(self, names: Iterable[str]) -> None:
-        """Note names that shall exist one day, so that asking for one gets an honest answer."""
+        """Add names of planned points, which get an error message of their own."""
         self._planned.update(names)
 
     def planned_names(self) -> tuple[str, ...]:
-        """Planned and not declared."""
+        """Return the names that are planned and not declared, sorted."""
         return tuple(sorted(self._planned - self._points.keys()))
 
 
 def _refuse_error_without_message(name: str, error: type[Exception]) -> None:
-    # Found when declared rather than in the middle of a trial, where it would look like a bug of the runtime.
+    # Checked at the declaration, because in a trial it would look like a bug of the runtime.
     try:
         error("probe")
     except TypeError as cause:

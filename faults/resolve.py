@@ -10,7 +10,7 @@ from faults.spec import FaultSpec, SpecError, did_you_mean, parse_duration_s
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A checked specification that can be armed. `seconds` is its duration argument, None when it has none."""
+    """A checked specification that can be armed. `seconds` is its duration argument; None when it has none."""
 
     spec: FaultSpec
     point: Point
@@ -19,7 +19,7 @@ class Resolved:
 
 
 def resolve(specs: Iterable[FaultSpec], catalogue: Catalogue) -> list[Resolved]:
-    """Errors: SpecError with every problem of every spec, each beginning with the fault's id."""
+    """Resolve all specs. Errors: SpecError with every problem of every spec, each with the id of its fault."""
     resolved: list[Resolved] = []
     problems: list[str] = []
     seen: set[tuple[str, int]] = set()
@@ -51,7 +51,7 @@ def _resolve_one(spec: FaultSpec, catalogue: Catalogue, problems: list[str]) -> 
         return None
     if spec.place not in action.placements:
         allowed = " or ".join(f'"{place}"' for place in action.placements)
-        problems.append(f'place = "{spec.place}" is not permitted for "{point.name}: {action.word}"; give {allowed}')
+        problems.append(f'place = "{spec.place}" is not permitted for "{point.name}: {action.name}"; give {allowed}')
     return Resolved(spec, point, action, _checked_argument(spec, action, problems))
 
 
@@ -79,27 +79,27 @@ def _can_match(wanted: tuple[tuple[str, str], ...], shown: Shown) -> bool:
 
 
 def _checked_argument(spec: FaultSpec, action: Action, problems: list[str]) -> float | None:
-    """The duration in seconds, if the argument is one."""
+    """Check the argument, and return it in seconds when it is a duration."""
     given, do = spec.do.argument, f'do = "{spec.do}"'
     wanted, optional = action.argument.rstrip("?"), action.argument.endswith("?")
     if given is None:
         if wanted and not optional:
-            problems.append(f'{do}: "{action.word}" needs a {wanted}{_example(action, wanted)}')
+            problems.append(f'{do}: "{action.name}" needs a {wanted}{_example(action, wanted)}')
         return None
     if not wanted:
-        problems.append(f'{do}: "{action.word}" takes no argument; leave "{given}" out')
+        problems.append(f'{do}: "{action.name}" takes no argument; leave "{given}" out')
     elif wanted == "duration":
         return _checked_seconds(spec, given, do, problems)
     elif wanted == "number":
         _check_number(given, do, problems)
     elif action.words and given not in action.words:
-        problems.append(f'{do}: no "{action.word}" of kind "{given}"{did_you_mean(given, action.words)}')
+        problems.append(f'{do}: no "{action.name}" of kind "{given}"{did_you_mean(given, action.words)}')
     return None
 
 
 def _example(action: Action, wanted: str) -> str:
     example = {"duration": "20s", "number": "0.5", "word": action.words[0] if action.words else "name"}[wanted]
-    return f', e.g. "{action.word} {example}"'
+    return f', e.g. "{action.name} {example}"'
 
 
 def _checked_seconds(spec: FaultSpec, given: str, do: str, problems: list[str]) -> float | None:

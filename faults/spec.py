@@ -1,4 +1,4 @@
-"""The specification of a fault: one record for every layer, and the line of text that names what breaks.
+"""The specification of a fault, and the `do` line of text that names its point, action and argument.
 
     do       = point ":" action [argument]
     point    = name "." name {"." name}             kv.take   device.copy.h2d
@@ -8,27 +8,28 @@
 
     "kv.take: oom"     "device.launch: hang 20s"     "device.copy.h2d: corrupt bit_flip"     "server.stream: cut"
 
-This file is pure and imports no other file of ours, because the scenario reader may import it and nothing else.
-Whether a point exists, and what its actions ask for, is the catalogue's knowledge: see `faults.resolve`.
+This file imports no other file of seatrial, because scenarios may import it and no other part of `faults`.
+`faults.resolve` checks a specification against the points and actions that exist.
 """
 
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 PLACES = ("before", "after", "in_flight")
 PHASES = ("prefill", "decode")
-DEFAULT_GROUP = "default"  # of every request of a runtime without groups: in scopes, in the history, in metrics
-LOAD_HEADER = "X-Seatrial-Load"  # a request names its load in it, over HTTP
+DEFAULT_GROUP = "default"  # the group of a request that names none: in scopes, in the history, in metrics
+LOAD_HEADER = "X-Seatrial-Load"  # the HTTP header that names the load of a request
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LIFETIME_BEYOND_FOR_S = 60.0
 
 _NAME = r"[a-z][a-z0-9_]*"
 POINT_NAME = re.compile(rf"{_NAME}(\.{_NAME})+")
-ACTION_WORD = re.compile(_NAME)
+ACTION_NAME = re.compile(_NAME)
 FAULT_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.+-]+")
 _DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(DURATION_UNITS_S)})")
@@ -37,7 +38,7 @@ _DO_HELP = 'write "point: action [argument]", e.g. "device.launch: hang 20s"'
 
 
 class SpecError(ValueError):
-    """A fault description that can't be used; `problems` holds every one found, the text joins them by line."""
+    """A fault specification is wrong. `problems` holds every problem; the text has one on each line."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -47,7 +48,7 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """One parsed `do` line; `argument` is the text as written (None: none given). `str()` gives the line back."""
+    """One parsed `do` line. `argument` is the text as written, None without one. `str()` gives the line."""
 
     point: str
     action: str
@@ -58,7 +59,7 @@ class Do:
 
 
 def parse_do(text: str) -> Do:
-    """Read one `do` line. Errors: SpecError (a ValueError) saying what was given, what is allowed, what to do."""
+    """Parse one `do` line. Errors: SpecError with the given text, the allowed form and the remedy."""
     given = f'do = "{text}"'
     point, colon, rest = text.partition(":")
     if not colon:
@@ -69,7 +70,7 @@ def parse_do(text: str) -> Do:
         problems.append(f'{given}: "{point}" is no point name (lower-case names joined by dots); {_DO_HELP}')
     if not words:
         problems.append(f'{given}: no action after ":"; {_DO_HELP}')
-    elif not ACTION_WORD.fullmatch(words[0]):
+    elif not ACTION_NAME.fullmatch(words[0]):
         problems.append(f'{given}: "{words[0]}" is no action name (lower-case letters, digits, _); {_DO_HELP}')
     if len(words) > 2:
         joined = " ".join(words[1:])
@@ -82,7 +83,7 @@ def parse_do(text: str) -> Do:
 
 
 def parse_duration_s(text: str) -> float:
-    """ "250ms" -> 0.25. Errors: SpecError naming the units that are allowed."""
+    """Return the seconds of a duration: "250ms" -> 0.25. Errors: SpecError that names the allowed units."""
     match = _DURATION.fullmatch(text)
     if not match:
         raise SpecError(
@@ -93,16 +94,16 @@ def parse_duration_s(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The trigger. `at_s`, `every_s` say when to arm and are spent by whoever arms; the injector does the rest.
+    """The trigger. `at_s` and `every_s` are times of arming, for the fault scheduler; the injector applies the rest.
 
-    Hits are crossings that match window, scope and place. Counted per key: `skip` hits pass, then each `interval`-th
-    may fire, once `space_bytes` of crossings have gone by, with `probability`. Counted per fault: `times` fires in all.
+    Hits are crossings that match time, scope and place. Counted per key: the first `skip` hits pass, then each
+    `interval`-th may fire, after crossings of `space_bytes`, with `probability`. Counted per fault: `times` fires.
     """
 
     at_s: float | None = None
     after: str | None = None  # "<fault id>.fired" or "<fault id>.healed"
     every_s: float | None = None
-    for_s: float | None = None  # from the first fire, not from arming: a load can be silent for minutes
+    for_s: float | None = None  # counts from the first fire, because a load can be silent for minutes after arming
     skip: int = 0
     times: int | None = 1  # None: no limit
     interval: int = 1
@@ -131,14 +132,14 @@ class When:
         )
 
     def awaited(self) -> tuple[str, str] | None:
-        """(fault id, "fired" | "healed") that `after` waits for."""
+        """Return the (fault id, "fired" | "healed") that `after` waits for."""
         match = _AFTER.fullmatch(self.after) if self.after else None
         return (match[1], match[2]) if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which crossings count, by exact value; None matches any."""
+    """The attributes of the crossings that count, by exact value. None matches any value."""
 
     group: str | None = None
     session: str | None = None
@@ -148,7 +149,7 @@ class Scope:
     load: str | None = None
 
     def wanted(self) -> tuple[tuple[str, str], ...]:
-        """The (attribute, value) pairs that a crossing must show."""
+        """Return the (attribute, value) pairs that a crossing must have."""
         return tuple((name, value) for name in SCOPE_NAMES if (value := getattr(self, name)) is not None)
 
 
@@ -157,15 +158,15 @@ SCOPE_NAMES = tuple(each.name for each in fields(Scope))
 
 @dataclass(frozen=True, slots=True)
 class FaultSpec:
-    """One occurrence of one fault, complete: what, when, where, and the longest that it may last. Errors: SpecError."""
+    """One occurrence of one fault: action, trigger, scope and longest duration. Errors: SpecError."""
 
     id: str
-    n: int  # occurrence; `every` gives 0, 1, 2, ...
+    n: int  # number of the occurrence; `every` makes 0, 1, 2, ...
     do: Do
     place: str = "before"
     when: When = field(default_factory=When)
     scope: Scope = field(default_factory=Scope)
-    persist: bool = False  # True: from the first fire on every matching crossing fails until healed
+    persist: bool = False  # True: after the first fire every matching crossing fires until healed
     fired_min: int = 1
     ttl_s: float | None = None  # None: `for` + 60 s; see max_lifetime_s
     seed: int = 0
@@ -188,7 +189,7 @@ class FaultSpec:
 
     @property
     def max_lifetime_s(self) -> float:
-        """The longest this fault may last from its first fire, whatever else fails."""
+        """Longest time (s) from the first fire until the fault is healed, even if the harness is gone."""
         return self.ttl_s if self.ttl_s is not None else (self.when.for_s or 0.0) + LIFETIME_BEYOND_FOR_S
 
     @property
@@ -196,12 +197,12 @@ class FaultSpec:
         return f"{self.id}/{self.n}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal record back."""
+        """Return plain JSON values, from which `from_json` makes an equal spec."""
         return {**asdict(self), "do": str(self.do)}
 
     @classmethod
     def from_json(cls, raw: object) -> "FaultSpec":
-        """Read what `to_json` wrote; keys with a default may be absent. Errors: SpecError with all problems."""
+        """Make a spec from JSON values. Keys with a default may be absent. Errors: SpecError with all problems."""
         problems: list[str] = []
         known = _known_values(cls, raw, "", problems)
         for name, table in (("when", When), ("scope", Scope)):
@@ -211,9 +212,9 @@ class FaultSpec:
                 )
         if "do" in known:
             known["do"] = _parsed_do(known["do"], problems)
-        # A broken part is replaced by a sound one, so that the checks across parts still report what they can.
-        stand_in = {"id": "unnamed", "n": 0, "do": Do("stand.in", "none")}
-        spec = _made(cls, {**stand_in, **{k: v for k, v in known.items() if v is not None}}, "", problems)
+        # A wrong part is replaced by a valid one, so that checks across parts still report other problems.
+        valid = {"id": "unnamed", "n": 0, "do": Do("stand.in", "none")}
+        spec = _made(cls, {**valid, **{k: v for k, v in known.items() if v is not None}}, "", problems)
         if problems or spec is None:
             raise SpecError(problems)
         assert isinstance(spec, cls)
@@ -221,7 +222,7 @@ class FaultSpec:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'; did you mean "kv.take"?' or, with nothing near, '; known: ...'."""
+    """Return '; did you mean "kv.take"?', or '; known: ...' when no known word is near."""
     options = sorted(known)
     near = difflib.get_close_matches(word, options, n=1)
     if near:
@@ -240,31 +241,27 @@ def _refuse(*problems: str | None) -> None:
         raise SpecError(found)
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-# The type that JSON must show for each annotation used above: what it is called, and how to see it.
-_JSON_TYPES: dict[object, tuple[str, Callable[[object], bool]]] = {
-    str: ("a string", lambda value: isinstance(value, str)),
-    int: ("a whole number", _is_int),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    float: ("a finite number", _is_number),
-    str | None: ("a string or null", lambda value: value is None or isinstance(value, str)),
-    int | None: ("a whole number or null", lambda value: value is None or _is_int(value)),
-    float | None: ("a finite number or null", lambda value: value is None or _is_number(value)),
-    Do: ("a string", lambda value: isinstance(value, str)),
-    When: ("a table", lambda value: isinstance(value, Mapping)),
-    Scope: ("a table", lambda value: isinstance(value, Mapping)),
+_JSON_TYPES: dict[object, tuple[type | tuple[type, ...], str]] = {
+    str: (str, "a string"),
+    int: (int, "a whole number"),
+    bool: (bool, "true or false"),
+    float: ((int, float), "a finite number"),
+    NoneType: (NoneType, "null"),
+    Do: (str, "a string"),
+    When: (Mapping, "a table"),
+    Scope: (Mapping, "a table"),
 }
+"""The JSON type of each type that a field of a specification can have, and its name in a message."""
+
+
+def _fits(value: object, wanted: object) -> bool:
+    if isinstance(value, bool) and wanted is not bool:
+        return False
+    return isinstance(value, _JSON_TYPES[wanted][0]) and (wanted is not float or math.isfinite(value))  # type: ignore[arg-type]
 
 
 def _known_values(table: type[Any], raw: object, path: str, problems: list[str]) -> dict[str, Any]:
-    """The values of `raw` whose key and type are right; what is wrong goes to `problems`."""
+    """Return the values of `raw` whose key and type are right, and append the problems of the others."""
     if not isinstance(raw, Mapping):
         problems.append(f"{path.rstrip('.') or 'fault'}: {raw!r} is not a table; give the fields of a {table.__name__}")
         return {}
@@ -274,11 +271,12 @@ def _known_values(table: type[Any], raw: object, path: str, problems: list[str])
         if key not in types:
             problems.append(f"{path}{key}: unknown key{did_you_mean(str(key), types)}")
             continue
-        called, fits = _JSON_TYPES[types[key]]
-        if fits(value):
+        wanted = get_args(types[key]) or (types[key],)
+        if any(_fits(value, each) for each in wanted):
             values[key] = value
         else:
-            problems.append(f"{path}{key}: {value!r} has the wrong type; give {called}")
+            names = " or ".join(_JSON_TYPES[each][1] for each in wanted)
+            problems.append(f"{path}{key}: {value!r} has the wrong type; give {names}")
     if table is FaultSpec:
         problems.extend(f"{key}: is missing; give it" for key in ("id", "n", "do") if key not in raw)
     return values

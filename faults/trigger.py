@@ -6,16 +6,16 @@ It is pure counting, with no clock and no lock.
     may fire        .     F     F
     why             skip  |--3--|           later: times used up
 
-Everything is counted per key but `times`, so which hits of a key may fire does not depend on what other threads do.
-Only who gets the last of `times` is decided by who comes first.
+All counts but `times` are per key, so the hits of a key that may fire do not depend on other threads. Only the last
+fires of `times` go to the keys that are crossed first.
 """
 
 from faults.draw import draw
 from faults.spec import FaultSpec
 
-# A fault armed for a night over request ids must not look like a leak of the server it sits in. A key that was not
-# seen while this many others were starts counting anew.
 KEYS_MAX = 65_536
+"""Most keys that are counted. A fault whose keys are request ids would otherwise grow all night like a leak of the
+server. A key that is not crossed while this many others are starts again at 0."""
 
 
 class Trigger:
@@ -30,7 +30,7 @@ class Trigger:
         self._by_key: dict[str, _KeyCount] = {}  # least recently crossed first
 
     def count(self, key: str) -> int:
-        """Note one matching crossing; gives its number among those of its key, from 1."""
+        """Count one matching crossing and return its number among those of its key, from 1."""
         self.hits += 1
         counted = self._by_key.pop(key, None) or _KeyCount()
         if len(self._by_key) >= KEYS_MAX:
@@ -40,7 +40,7 @@ class Trigger:
         return counted.hits
 
     def may_fire(self, key: str, hit: int, size_bytes: int) -> bool:
-        """Decide whether this hit fires. Crossings that reach the space gate and don't pass it are charged to it."""
+        """Decide whether this hit fires. A crossing that fails the test of `space_bytes` uses up space."""
         spec, when = self._spec, self._spec.when
         if spec.persist and self.fired:
             return True
@@ -56,11 +56,11 @@ class Trigger:
 
     @property
     def spent(self) -> bool:
-        """All of `times` is used up; never for a persistent fault, which ends only when healed."""
+        """True when all of `times` is used up. A persistent fault is never spent; it ends when it is healed."""
         return not self._spec.persist and self._spec.when.times is not None and self.fired >= self._spec.when.times
 
     def forget_keys(self) -> None:
-        """Give the memory of the keys back; the totals stay."""
+        """Free the counts of the keys. The totals stay."""
         self._by_key.clear()
 
 

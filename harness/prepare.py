@@ -50,7 +50,7 @@ def _problem(document: Document, finding: BrokenRule, options: RunOptions) -> Pr
 def vocabulary(catalogue: Catalogue) -> KnownNames:
     """The fault points and actions that a scenario may name."""
     points = (catalogue.get(name) for name in catalogue.names())
-    return KnownNames({point.name: frozenset(action.word for action in point.actions) for point in points})
+    return KnownNames({point.name: frozenset(action.name for action in point.actions) for point in points})
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:

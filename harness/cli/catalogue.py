@@ -71,7 +71,7 @@ def _in_full(point: Point) -> None:
 def _words(action: Action) -> str:
     argument = action.argument
     shown = f"[{argument[:-1]}]" if argument.endswith("?") else f"<{argument}>" if argument else ""
-    return f"{action.word} {shown}".strip()
+    return f"{action.name} {shown}".strip()
 
 
 def _plain(point: Point) -> dict[str, object]:
@@ -82,7 +82,7 @@ def _plain(point: Point) -> dict[str, object]:
         "scope": list(point.attributes),
         "actions": [
             {
-                "action": action.word,
+                "action": action.name,
                 "kind": str(action.kind),
                 "argument": action.argument,
                 "words": list(action.words),

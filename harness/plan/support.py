@@ -96,5 +96,5 @@ def _ends_server(fault: Fault, catalogue: Catalogue) -> bool:
     do = fault.do
     if do.point not in catalogue.names():
         return False
-    action = next((each for each in catalogue.get(do.point).actions if each.word == do.action), None)
+    action = next((each for each in catalogue.get(do.point).actions if each.name == do.action), None)
     return action is not None and (action.kind is Kind.KILL or action.severity is Severity.FATAL)

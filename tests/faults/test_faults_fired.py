@@ -64,7 +64,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_the_trials_fire_each_action_of_the_catalogue_and_no_other() -> None:
     known = catalogue()
-    declared = {(name, action.word) for name in known.names() for action in known.get(name).actions}
+    declared = {(name, action.name) for name in known.names() for action in known.get(name).actions}
     tried = {(point, action.split()[0]) for point, action, _ in (*VIRTUAL, *points.LIVE, *points.LOADING)}
     assert tried == declared
 
@@ -119,8 +119,8 @@ def test_the_symptom_of_each_action_is_something_that_some_part_can_show() -> No
     for name in known.names():
         for action in known.get(name).actions:
             form, _, word = action.symptom.partition(":")
-            assert form in ("mark", "outcome", "audit", "reply", "event", "canary"), f"{name}: {action.word}"
-            assert form != "mark" or word in COUNTED, f"{name}: {action.word} shows {word}, which nobody counts"
+            assert form in ("mark", "outcome", "audit", "reply", "event", "canary"), f"{name}: {action.name}"
+            assert form != "mark" or word in COUNTED, f"{name}: {action.name} shows {word}, which nobody counts"
 
 
 def test_planned_points_do_not_exist_yet() -> None:

@@ -23,7 +23,10 @@ def test_a_name_is_declared_once() -> None:
     ("name", "text"),
     [
         ("kv.tkae", 'no point "kv.tkae"; did you mean "kv.take"?'),
-        ("swap.out", 'point "swap.out" is planned and not served yet; choose of device.launch, kv.take, server.stream'),
+        (
+            "swap.out",
+            'point "swap.out" is planned and not served yet; choose one of device.launch, kv.take, server.stream',
+        ),
         ("zzz", 'no point "zzz"; known: device.launch, kv.take, server.stream'),
     ],
 )
@@ -50,14 +53,14 @@ class NeedsTwo(Exception):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"word": "Oom", "kind": Kind.DROP}, "give a name of lower-case letters"),
-        ({"word": "oom", "kind": Kind.DROP, "argument": "seconds"}, 'argument "seconds" is not one of duration'),
-        ({"word": "oom", "kind": Kind.DROP, "placements": ("beside",)}, "give one or more of before, after"),
-        ({"word": "oom", "kind": Kind.DROP, "placements": ()}, "give one or more of before, after"),
-        ({"word": "oom", "kind": Kind.RAISE}, "an error type belongs to kind RAISE"),
-        ({"word": "oom", "kind": Kind.DROP, "error": OutOfBlocks}, "an error type belongs to kind RAISE"),
-        ({"word": "oom", "kind": Kind.DROP, "words": ("nan",)}, 'make it "word"'),
-        ({"word": "oom", "kind": Kind.RAISE, "error": NeedsTwo}, "NeedsTwo can't be made from one message"),
+        ({"name": "Oom", "kind": Kind.DROP}, "give a name of lower-case letters"),
+        ({"name": "oom", "kind": Kind.DROP, "argument": "seconds"}, 'argument "seconds" is not one of duration'),
+        ({"name": "oom", "kind": Kind.DROP, "placements": ("beside",)}, "give one or more of before, after"),
+        ({"name": "oom", "kind": Kind.DROP, "placements": ()}, "give one or more of before, after"),
+        ({"name": "oom", "kind": Kind.RAISE}, "an error type belongs to kind RAISE"),
+        ({"name": "oom", "kind": Kind.DROP, "error": OutOfBlocks}, "an error type belongs to kind RAISE"),
+        ({"name": "oom", "kind": Kind.DROP, "words": ("nan",)}, 'make it "word"'),
+        ({"name": "oom", "kind": Kind.RAISE, "error": NeedsTwo}, "NeedsTwo can't be made from one message"),
     ],
 )
 def test_an_action_that_could_not_work_is_refused_when_made(fields: dict[str, Any], text: str) -> None:
@@ -72,7 +75,7 @@ def test_an_action_that_could_not_work_is_refused_when_made(fields: dict[str, An
         ({"actions": ()}, "needs at least one action"),
         ({"breaks": ""}, "a sentence saying what it breaks"),
         ({"actions": (actions.drop(), actions.drop())}, "two actions of one name"),
-        ({"scope": (shows("tenant"),)}, r"scope \['tenant'\] unknown; choose of group, session"),
+        ({"scope": (shows("tenant"),)}, r"scope \['tenant'\] unknown; choose one of group, session"),
     ],
 )
 def test_a_point_that_could_not_work_is_refused_when_made(changed: dict[str, Any], text: str) -> None:
@@ -147,7 +150,7 @@ RESOLVE: list[tuple[dict[str, Any], list[str]]] = [
 def test_resolve_finds_the_point_or_says_all_that_is_wrong(fields: dict[str, Any], problems: list[str]) -> None:
     if not problems:
         (resolved,) = resolve([spec(**fields)], catalogue())
-        assert (resolved.point.name, resolved.action.word) == (resolved.spec.do.point, resolved.spec.do.action)
+        assert (resolved.point.name, resolved.action.name) == (resolved.spec.do.point, resolved.spec.do.action)
     else:
         with pytest.raises(SpecError) as caught:
             resolve([spec(**fields)], catalogue())

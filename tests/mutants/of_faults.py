@@ -73,7 +73,7 @@ SUBJECTS = (
             Mutant("all keys share one count", ActiveFaults, "cross", keys_share_a_count),
             Mutant("all keys share one draw", trigger, "draw", keys_share_a_draw),
             Mutant("a scope is not looked at", Crossing, "matches", lambda sound: lambda self, wanted: True),
-            Mutant("a heal leaves what hangs hanging", FaultInstance, "_let_go", keeps_hanging),
+            Mutant("a heal leaves what hangs hanging", FaultInstance, "_take_effects", keeps_hanging),
             Mutant("ttl counts from the arming", FaultInstance, "_lifetime_end_ns", net_from_the_arming),
             Mutant("`after` comes with the first fire", ActiveFaults, "_is_due", turn_comes_with_the_first_fire),
             Mutant("healed before its hang is over", ActiveFaults, "_finish_if_quiet", healed_with_an_effect_out),

@@ -37,7 +37,7 @@ def test_the_library_has_these_scenarios() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_library_scenario_is_sound_short_and_says_what_a_fail_means(name: str) -> None:
     known = catalogue()
-    points = {point: [action.word for action in known.get(point).actions] for point in known.names()}
+    points = {point: [action.name for action in known.get(point).actions] for point in known.names()}
     text = library.find(name).read_text(encoding="utf-8")
     scenario = read_text(text, name, KnownNames(points)).scenario
     assert scenario.name == name
