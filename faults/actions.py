@@ -1,33 +1,24 @@
-"""Constructors of the actions of a point, and `carry_out` for the actions that need nothing from the layer.
+"""Constructors of the actions of a point, and `carry_out` for actions that are equal in every layer.
 
     Point(..., actions=(fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"), delay(), hang(), drop()))
 
-DELAY, HANG and KILL mean the same in every layer, so `carry_out` does them. DROP, CORRUPT, LIE and CUT depend on the
-point, so the code that crosses it does them.
+These are DELAY, HANG and KILL. DROP, CORRUPT, LIE and CUT depend on the point, so its crossing code carries them out.
 """
 
 import os
 import signal
-from collections.abc import Callable
 
 from faults.effects import Effect
 from faults.points import Action, Kind, Severity
 
 
-def carry_out(effect: Effect | None, kill: Callable[[], None] | None = None) -> Effect | None:
-    """Carry out DELAY, HANG and KILL and return None; return any other effect for the caller to carry out.
-
-    It blocks the calling thread. An event loop and a virtual device use `effect.then` instead.
-    """
-    if effect is None:
-        return None
-    if effect.kind in (Kind.DELAY, Kind.HANG):
-        effect.wait()
-        return None
+def carry_out(effect: Effect) -> None:
+    """Carry out a DELAY, HANG or KILL. It blocks the calling thread; an event loop uses `effect.then` instead."""
     if effect.kind is Kind.KILL:
-        (kill or kill_this_process)()
-        return None
-    return effect
+        kill_this_process()
+    else:
+        assert effect.kind in (Kind.DELAY, Kind.HANG), f"only the code that crossed the point can carry out {effect}"
+        effect.wait()
 
 
 def fail(

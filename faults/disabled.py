@@ -39,7 +39,7 @@ class DisabledFaults:
     def heal_all(self, by: str) -> int:
         return 0
 
-    def clean(self, by: str = "shutdown") -> None:
+    def clean(self) -> None:
         return None
 
     def beat(self) -> None:

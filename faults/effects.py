@@ -6,8 +6,9 @@ from typing import Protocol
 
 from faults import draw
 from faults.points import Kind
+from faults.spec import FaultSpec
 
-Waiter = Callable[[threading.Event, float], bool]
+Waiter = Callable[[threading.Event, float], object]
 
 
 class Timer(Protocol):
@@ -20,58 +21,43 @@ class Timer(Protocol):
         ...
 
 
-def wait_real(event: threading.Event, seconds: float) -> bool:
-    """Wait in real time until the event is set or the seconds are over. Returns True when it is set."""
-    return event.wait(seconds)
+def wait_real(event: threading.Event, seconds: float) -> None:
+    """Wait in real time until the event is set or the seconds are over."""
+    event.wait(seconds)
 
 
 class Effect:
     """One fire to be carried out by the crossing code, see `Kind`. Thread safe.
 
-    `seconds` is the duration in the argument (None: no duration). `due_ns`, on the clock of the injector, is the
-    latest end of the effect: start + seconds, and never later than the fault's `max_lifetime_s` allows. The crossing
-    code waits for `due_ns` or the release, whichever is first: with `wait` on its own thread, or with `then`.
+    `due_ns`, on the clock of the injector, is the latest end of the effect: its duration from the start on, and never
+    later than the fault's `max_lifetime_s` allows. The crossing code waits for `due_ns` or the release, whichever is
+    first: with `wait` on its own thread, or with `then`.
     """
 
     def __init__(
         self,
         kind: Kind,
-        *,
-        argument: str | None = None,
-        seconds: float | None = None,
-        start_ns: int,
+        spec: FaultSpec,
+        key: str,
+        hit: int,
         due_ns: int,
         clock_ns: Callable[[], int],
-        fault: str = "",
-        n: int = 0,
-        key: str = "",
-        hit: int = 1,
-        seed: int = 0,
-        waiter: Waiter = wait_real,
-        on_over: Callable[["Effect"], None] | None = None,
+        waiter: Waiter,
+        on_over: Callable[["Effect"], None],
     ) -> None:
-        self.kind, self.argument, self.seconds = kind, argument, seconds
-        self.start_ns, self.due_ns = start_ns, due_ns
-        self.fault, self.n, self.key, self.hit = fault, n, key, hit
-        self._seed, self._clock_ns, self._waiter, self._on_over = seed, clock_ns, waiter, on_over
+        self.kind, self.argument, self.hit, self.due_ns = kind, spec.do.argument, hit, due_ns
+        self.spec, self._key = spec, key
+        self._clock_ns, self._waiter, self._on_over = clock_ns, waiter, on_over
         self._gone = threading.Event()
-        self._released = False
         self._call_on_release: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until the release or `due_ns` (returns True), at most `timeout_s` (returns False: not over yet).
-
-        The duration counts from the start of the effect, so several calls together wait no longer than one.
-        """
-        left_s = max(0.0, (self.due_ns - self._clock_ns()) / 1e9)
-        wait_s = left_s if timeout_s is None else min(left_s, timeout_s)
-        # One wait without a loop over the clock, so that a stopped clock can't make it endless.
-        released = wait_s > 0 and self._waiter(self._gone, wait_s)
-        over = released or self._gone.is_set() or wait_s == left_s
-        if over and self._on_over is not None:
-            self._on_over(self)
-        return over
+    def wait(self) -> None:
+        """Block until the release or `due_ns`. The duration counts from the start of the effect, not from this call."""
+        left_s = (self.due_ns - self._clock_ns()) / 1e9
+        if left_s > 0:  # one wait without a loop over the clock, so that a stopped clock can't make it endless
+            self._waiter(self._gone, left_s)
+        self._on_over(self)
 
     def then(self, call: Callable[[], object], timer: Timer) -> None:
         """Call back once, by the timer, when the effect is over or released. This is for code that must not block, such
@@ -82,7 +68,7 @@ class Effect:
             nonlocal called
             if not called:
                 called = True
-                self.wait(0)  # reports the end to the injector before its next tick
+                self._on_over(self)  # now, before the injector's next tick
                 call()
 
         timer.at(max(self.due_ns, timer.now_ns()), end)
@@ -91,12 +77,12 @@ class Effect:
     @property
     def released(self) -> bool:
         """True once the fault is healed, so that a hang must end."""
-        return self._released
+        return self._gone.is_set()
 
     def on_release(self, call: Callable[[], object]) -> None:
         """Call back once at the release (now if it is past), from the thread that heals. `call` must be short."""
         with self._lock:
-            if not self._released:
+            if not self.released:
                 self._call_on_release.append(call)
                 return
         call()
@@ -104,25 +90,24 @@ class Effect:
     def release(self) -> None:
         """End the effect now. The injector calls this when it heals; a second call does nothing."""
         with self._lock:
-            if self._released:
+            if self.released:
                 return
-            self._released = True
+            self._gone.set()
             calls, self._call_on_release = self._call_on_release, []
-        self._gone.set()
         call_all(calls)
 
     def pick(self, options: int, what: str = "") -> int:
         """Draw a number in [0, options), such as the bit to flip. It is equal in every run with this seed."""
-        return draw.pick(options, self._seed, self.fault, self.n, self.key, self.hit, what)
+        return draw.pick(options, self.spec.seed, self.spec.id, self.spec.n, self._key, self.hit, what)
 
     @property
     def number(self) -> float:
         """The argument as a number, for an action that takes one."""
-        assert self.argument is not None, f"{self.fault}: the action has no argument"
+        assert self.argument is not None, f"{self.spec.id}: the action has no argument"
         return float(self.argument)
 
     def __repr__(self) -> str:
-        return f"Effect({self.kind.value}, fault={self.fault}/{self.n}, hit={self.hit}, argument={self.argument!r})"
+        return f"Effect({self.kind.value}, fault={self.spec.label}, hit={self.hit}, argument={self.argument!r})"
 
 
 def call_all(calls: Iterable[Callable[[], object]]) -> None:

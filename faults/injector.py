@@ -116,10 +116,10 @@ class Faults:
         with self._changing() as now_ns:
             return self._active.heal_each(self._active.all(), by, now_ns)
 
-    def clean(self, by: str = "shutdown") -> None:
+    def clean(self) -> None:
         """Heal every fault and forget all of them, also invalid ones. Their ids can be used again."""
         with self._changing() as now_ns:
-            self._active.heal_each(self._active.all(), by, now_ns)
+            self._active.heal_each(self._active.all(), "shutdown", now_ns)
             self._active.clean()
 
     def beat(self) -> None:
@@ -181,21 +181,9 @@ class Faults:
         call_all([effect.release for effect in freed])
 
     def _effect(self, instance: FaultInstance, crossing: Crossing, hit: int, now_ns: int) -> Effect:
-        return Effect(
-            instance.resolved.action.kind,
-            argument=instance.spec.do.argument,
-            seconds=instance.resolved.seconds,
-            start_ns=now_ns,
-            due_ns=now_ns,
-            clock_ns=self._clock_ns,
-            fault=instance.spec.id,
-            n=instance.spec.n,
-            key=crossing.key,
-            hit=hit,
-            seed=instance.spec.seed,
-            waiter=self._waiter,
-            on_over=partial(self._effect_over, instance),
-        )
+        over = partial(self._effect_over, instance)
+        kind = instance.resolved.action.kind
+        return Effect(kind, instance.spec, crossing.key, hit, now_ns, self._clock_ns, self._waiter, over)
 
     def _effect_over(self, instance: FaultInstance, effect: Effect) -> None:
         with self._changing() as now_ns:

@@ -187,6 +187,6 @@ class ServerProcess:
         self.admission.end_all(End("http_error", 503, "shutting_down", "the server is shutting down"))
         for listener in listeners:
             await listener.stop(_TICK_S if self._code == EXIT_ORPHAN else 1.0)
-        self._runtime.env.faults.clean("shutdown")
+        self._runtime.env.faults.clean()
         self.flush()
         self._runtime.close()

@@ -45,8 +45,8 @@ class Hanger:
     def _cross(self) -> None:
         effect = self.stage.cross(LAUNCH)
         assert isinstance(effect, Effect)
-        if effect.wait():
-            self.over.set()
+        effect.wait()
+        self.over.set()
 
     def ended(self) -> bool:
         self.thread.join(PATIENCE_S)

@@ -84,7 +84,7 @@ def test_only_persistent_faults_that_nobody_healed_are_armed_again(tmp_path: Pat
     if "harness" in ended_by:
         faults.heal_all("harness")
     if "shutdown" in ended_by:
-        faults.clean("shutdown")
+        faults.clean()
     outcomes.close()
     with (tmp_path / "o").open("a") as file:
         file.write('{"e":"fault","id":"torn')
