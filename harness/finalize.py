@@ -41,15 +41,17 @@ def import_spools(run_dir: Path) -> str | None:
     Returns None, or the reason why the import failed, such as a full disk or a read-only folder. The run is then
     judged as it is, and its history says that it ended early. Raises NotJudgeable without a history.
     """
-    from harness.record.finish import finish_history
-    from harness.record.recorder import HistoryFull
+    from harness.record.canary import read_reference
+    from harness.record.recorder import HistoryFull, Recorder
 
-    try:
-        finish_history(run_dir)
-    except FileNotFoundError as problem:
+    if not (run_dir / "run.sqlite").is_file():
         if not (run_dir / "plan.json").is_file():
-            raise NotJudgeable(f"{run_dir} is not a run: it holds neither plan.json nor run.sqlite") from None
-        raise NotJudgeable(f"{problem}: the run ended before it recorded anything") from None
+            raise NotJudgeable(f"{run_dir} is not a run: it holds neither plan.json nor run.sqlite")
+        raise NotJudgeable(f"{run_dir} holds no run.sqlite: the run ended before it recorded anything")
+    reference = run_dir / "reference.json"
+    try:
+        with Recorder(run_dir, 0, read_reference(reference) if reference.is_file() else None):
+            pass  # opening and closing it imports all lines of the spools, and none twice
     except (HistoryFull, OSError, sqlite3.OperationalError) as problem:
         return f"the spools could not be imported into run.sqlite: {problem}"
     except sqlite3.DatabaseError as problem:

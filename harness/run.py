@@ -16,8 +16,8 @@ from harness import finalize
 from harness.costs import cost_table
 from harness.discovery import discover
 from harness.exits import Exit, Refusal, Trouble
-from harness.live.preflight import TargetProblem
 from harness.live.reference import ReferenceFailed
+from harness.load.preflight import TargetProblem
 from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
 from harness.plan.describe import describe
 from harness.plan.occurrences import Occurrence, undeclared

@@ -11,9 +11,8 @@ from harness.trial.ports import AdminGone
 class Admin:
     """One session to one server. Every call raises AdminGone when it fails or is refused."""
 
-    def __init__(self, port: int, token: str, timeout_s: float = 5.0) -> None:
+    def __init__(self, port: int, token: str) -> None:
         self._base = f"http://127.0.0.1:{port}/admin"
-        self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.headers["Authorization"] = f"Bearer {token}"
@@ -35,27 +34,21 @@ class Admin:
         """Report that the harness is alive; without heartbeats the server heals all faults."""
         self._call("POST", "heartbeat")
 
-    def audit(self, scope: str) -> list[dict[str, Any]]:
-        """Run the reclamation audit and return its rows. The server also writes them to its journal."""
-        rows: list[dict[str, Any]] = self._call("POST", f"audit?scope={scope}", timeout_s=30.0)["rows"]
-        return rows
-
-    def drain(self) -> None:
-        """Make the server refuse new requests."""
-        self._call("POST", "drain")
+    def audit(self, scope: str) -> None:
+        """Run the reclamation audit. The server writes its rows to its journal."""
+        self._call("POST", f"audit?scope={scope}", timeout_s=30.0)
 
     def info(self) -> dict[str, Any]:
         """The server's description of itself: model, digest, blocks, threads, versions."""
-        info: dict[str, Any] = self._call("GET", "info")
-        return info
+        return self._call("GET", "info")
 
     def close(self) -> None:
         self._session.close()
 
-    def _call(self, method: str, path: str, json: object = None, timeout_s: float | None = None) -> dict[str, Any]:
+    def _call(self, method: str, path: str, json: object = None, timeout_s: float = 5.0) -> dict[str, Any]:
         try:
             reply = self._session.request(
-                method, f"{self._base}/{path}", json=json, timeout=timeout_s or self._timeout_s, allow_redirects=False
+                method, f"{self._base}/{path}", json=json, timeout=timeout_s, allow_redirects=False
             )
         except requests.RequestException as error:
             raise AdminGone(f"{method} {path}: {type(error).__name__}") from error

@@ -22,7 +22,6 @@ from harness.telemetry.sampler import Sampler
 from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop, Reason
 from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
-from harness.trial.ports import AdminGone
 from harness.trial.stop import Stop
 
 TURN_S = 0.1
@@ -80,7 +79,7 @@ def _trial(
         say(f"starting the target ({plan.scenario.target.kind})")
         target = targets.start(plan, directory, allow_command=allow_command)
         started.callback(_stop, target, recorder)
-        for note in target.notes:
+        for note in target.answer.notes:
             say(f"note: {note}")
         for key, value in target.facts().items():
             recorder.meta(f"target.{key}", value)
@@ -88,7 +87,7 @@ def _trial(
         started.callback(load.kill)
         sampler = _sampler(plan, directory, recorder, target, load)
         started.callback(sampler.stop)
-        faults, stats = _faults(plan, hidden, target), RecordedStats(recorder)
+        faults, stats = FaultScheduler((*plan.occurrences, *hidden)), RecordedStats(recorder)
         loop = Loop(plan.scenario, directory, recorder, WallClock(), target, load, stats, faults, stop)
         loop.on_new_pid = lambda pid: sampler.watch("server", pid)
         sampler.start()
@@ -114,22 +113,3 @@ def _sampler(plan: Plan, directory: Path, recorder: Recorder, target: LiveTarget
     else:
         sampler.absent("server", "the target's process is not known: give target.pid")
     return sampler
-
-
-def _faults(plan: Plan, hidden: Sequence[Occurrence], target: LiveTarget) -> FaultScheduler:
-    """The scheduler of the plan's faults and the undeclared ones; it has none for a target that can't be armed."""
-    occurrences = (*plan.occurrences, *hidden) if target.admin is not None else ()
-    return FaultScheduler(occurrences, target.admin or _NoInjector())
-
-
-class _NoInjector:
-    """The injector of a target without an admin port: it refuses every fault."""
-
-    def arm(self, spec: object) -> None:
-        raise AdminGone("this target can't be armed")
-
-    def heal(self, fault: str) -> None:
-        raise AdminGone("this target can't be armed")
-
-    def states(self) -> list[dict[str, object]]:
-        return []

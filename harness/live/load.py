@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ READY_S = 60.0
 
 
 class LoadProcess:
-    """The constructor starts the process, which sends no request before `begin`. Raises LoadDied if it fails."""
+    """The port `harness.trial.ports.Load` over a process, whose clock is CLOCK_MONOTONIC.
+
+    The constructor starts the process, which sends no request before `begin`. Raises LoadDied if it fails.
+    """
 
     def __init__(self, plan: Plan, target: LiveTarget, directory: Path) -> None:
         config = directory / "load.json"
@@ -40,24 +44,19 @@ class LoadProcess:
         return self._child.pid
 
     def begin(self, t0_ns: int) -> None:
-        """Start the schedule at `t0_ns` (CLOCK_MONOTONIC)."""
         self._child.say({"cmd": "start", "t0_ns": t0_ns})
 
     def phase(self, name: str, n: int) -> None:
-        """Record a phase in the load's spool."""
         self._child.say({"cmd": "phase", "name": name, "n": n})
 
     def pause(self) -> None:
-        """Send no requests until `resume`; `idle` becomes True when the last open request has ended."""
         self.idle = False
         self._child.say({"cmd": "pause"})
 
     def resume(self) -> None:
-        """Continue the schedule at the point of the pause."""
         self._child.say({"cmd": "resume"})
 
     def stop(self, drain_s: float) -> None:
-        """Send no more requests, and cancel open requests after `drain_s` seconds; then `finished` becomes True."""
         self._child.say({"cmd": "stop", "drain_s": drain_s})
 
     def tick(self) -> None:
@@ -91,11 +90,8 @@ def load_config(plan: Plan, target: LiveTarget, directory: Path) -> dict[str, An
         "config": 1,
         "spool": str(directory / "requests.jsonl"),
         "url": target.url,
-        "model": target.model,
+        **asdict(target.answer),
         "seed": scenario.seed,
-        "api": target.api,
-        "wants_done": target.wants_done,
-        "leave_out": list(target.leave_out),
         "key_env": scenario.target.key_env,
         "load": [load.model_dump(mode="json") for load in scenario.load],
         "canary": canaries_of(scenario, plan.capabilities).model_dump(),

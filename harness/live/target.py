@@ -12,19 +12,17 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from harness.live.admin import Admin
 from harness.live.child import Child, ChildDied, describe
-from harness.live.preflight import Answer, NotReady, TargetProblem, first_answer
+from harness.load.preflight import Answer, NotReady, TargetProblem, first_answer
 from harness.plan.plan import Plan
 from harness.plan.server_config import server_tables
 from harness.plan.target_policy import refused_command
 from harness.telemetry.listeners import listener, port_of
 from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from harness.telemetry.proc import read_process
-from harness.trial.ports import Target
 from runtime.server.config import ADMIN_TOKEN_ENV
 from scenarios.target import Target as Settings
 
@@ -32,27 +30,41 @@ STOP_GRACE_S = 20.0
 METRICS_S = 5.0
 
 
-class LiveTarget(Target, Protocol):
-    """The constructor starts the target or connects to it. `stop` ends a target that the harness started."""
+class LiveTarget:
+    """A target of a live trial. The constructor of a subclass starts it or connects to it."""
 
     url: str
-    model: str
-    api: str
-    """completions | chat"""
-    wants_done: bool
-    """False: the target's streams end without [DONE]."""
-    leave_out: tuple[str, ...]
-    """Request fields that the target refuses."""
-    notes: tuple[str, ...]
-    """The peculiarities of the target, as texts."""
+    answer: Answer
+    """The model and the dialect of the target."""
+    metrics_url: str | None = None
+    admin: Admin | None = None
+    pid: int | None = None
+    _child: Child | None = None
+    """The process that the harness started."""
+
+    def tick(self, now_ns: int) -> None:
+        """Process the target's events since the last tick."""
+        if self._child is not None:
+            self._child.heard()
+
+    def gone(self) -> str | None:
+        """The reason why the target will never serve again; None while it may."""
+        code = self.exit_code()
+        return None if code is None else f"the server ended with {describe(code)}"
+
+    def exit_code(self) -> int | None:
+        """The exit code of the process that the harness started; None while it runs, or when it started none."""
+        return None if self._child is None else self._child.exit_code
 
     def facts(self) -> dict[str, str]:
         """The known facts of the target, for table meta."""
-        ...
+        found = {"url": self.url, "model": self.answer.model, "api": self.answer.api}
+        return found | ({"dialect": "; ".join(self.answer.notes)} if self.answer.notes else {})
 
     def stop(self) -> None:
         """End the target's process if the harness started it."""
-        ...
+        if self._child is not None:
+            self._child.stop(STOP_GRACE_S)
 
 
 def start(plan: Plan, directory: Path, *, allow_command: bool) -> LiveTarget:
@@ -63,7 +75,7 @@ def start(plan: Plan, directory: Path, *, allow_command: bool) -> LiveTarget:
     return Command(plan, directory, allow_command=allow_command) if kind == "command" else Remote(plan)
 
 
-class Builtin:
+class Builtin(LiveTarget):
     """The built-in server under its supervisor. A restart keeps the ports and changes the serving process id."""
 
     def __init__(self, plan: Plan, directory: Path) -> None:
@@ -74,37 +86,23 @@ class Builtin:
         config.write_text(json.dumps(tables))
         token = secrets.token_urlsafe(24)
         argv = [sys.executable, "-m", "runtime.server", "--config", str(config)]
-        self._child = Child("server", argv, directory / "server.log", {ADMIN_TOKEN_ENV: token})
+        self._child = child = Child("server", argv, directory / "server.log", {ADMIN_TOKEN_ENV: token})
         try:
-            ready = self._child.wait_for("ready", target.ready_max)
+            ready = child.wait_for("ready", target.ready_max)
         except (ChildDied, TimeoutError) as error:
-            self._child.kill()
+            child.kill()
             raise TargetProblem(f"the built-in server did not start: {error}") from error
         self.url = f"http://127.0.0.1:{ready['port']}"
-        self.metrics_url: str | None = f"{self.url}/metrics"
-        self.admin: Admin | None = Admin(ready["admin_port"], token)
-        self._pid = int(ready["pid"])
-        self._info = self.admin.info()
-        self.model, self.api = str(self._info["model"]), "completions"
-        self.wants_done = True
-        self.leave_out: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
+        self.metrics_url = f"{self.url}/metrics"
+        self.pid = int(ready["pid"])
+        self.admin = admin = Admin(ready["admin_port"], token)
+        self._info = admin.info()
+        self.answer = Answer(str(self._info["model"]), "completions")
 
     def tick(self, now_ns: int) -> None:
-        for line in self._child.heard():
+        for line in self._child.heard() if self._child is not None else ():
             if line.get("e") == "ready":
-                self._pid = int(line["pid"])
-
-    def gone(self) -> str | None:
-        code = self._child.exit_code
-        return None if code is None else f"the server ended with {describe(code)}"
-
-    def exit_code(self) -> int | None:
-        return self._child.exit_code
+                self.pid = int(line["pid"])
 
     def facts(self) -> dict[str, str]:
         return {key: value if isinstance(value, str) else json.dumps(value) for key, value in self._info.items()}
@@ -112,51 +110,30 @@ class Builtin:
     def stop(self) -> None:
         if self.admin is not None:
             self.admin.close()
-        self._child.stop(STOP_GRACE_S)
+        super().stop()
 
 
-class Remote:
+class Remote(LiveTarget):
     """A server that is running already. It is observed from outside."""
 
     def __init__(self, plan: Plan) -> None:
         target = plan.scenario.target
         assert target.url is not None, "the scenario reader requires target.url for kind url"
         self.url = target.url.rstrip("/").removesuffix("/v1")
-        self.metrics_url = target.metrics
-        self.admin: Admin | None = None
-        self._pid = target.pid
-        if self._pid is not None and read_process(self._pid) is None:
-            raise TargetProblem(f"target.pid {self._pid}: there is no such process; leave it out, or correct it")
-        self._answer = first_answer(self.url, target.model, target.key_env)
-        self.model, self.api = self._answer.model, self._answer.api
-        self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
-        self.notes = self._answer.notes
+        self.metrics_url, self.pid = target.metrics, target.pid
+        if self.pid is not None and read_process(self.pid) is None:
+            raise TargetProblem(f"target.pid {self.pid}: there is no such process; leave it out, or correct it")
+        self.answer = first_answer(self.url, target.model, target.key_env)
         check_metrics(self.metrics_url, target.metrics_preset)
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
-
-    def tick(self, now_ns: int) -> None:
-        return
 
     def gone(self) -> str | None:
         """Known only with a process id. A new process may have replaced the old one, so the port is tried too."""
-        if self._pid is None or read_process(self._pid) is not None or _listens(self.url):
+        if self.pid is None or read_process(self.pid) is not None or _listens(self.url):
             return None
-        return f"process {self._pid} has ended and nothing listens at {self.url}"
-
-    def exit_code(self) -> int | None:
-        return None
-
-    def facts(self) -> dict[str, str]:
-        return _facts(self.url, self._answer)
-
-    def stop(self) -> None:
-        return
+        return f"process {self.pid} has ended and nothing listens at {self.url}"
 
 
-class Command:
+class Command(LiveTarget):
     """The user's own program, which the harness starts and ends. It is ready when its port answers a request."""
 
     def __init__(self, plan: Plan, directory: Path, *, allow_command: bool) -> None:
@@ -168,40 +145,19 @@ class Command:
         self.url = (target.url or f"http://127.0.0.1:{port}").rstrip("/").removesuffix("/v1")
         argv = [word.replace("{port}", str(port or port_of(self.url))) for word in target.command]
         self.metrics_url = target.metrics
-        self.admin: Admin | None = None
         if _listens(self.url):
             raise TargetProblem(f"{self.url} is in use already, so another server would be tested; free the port")
-        self._child = _child(argv, directory)
         try:
-            self._answer = _ready(self._child, self.url, target)
-            self.model, self.api = self._answer.model, self._answer.api
-            self.wants_done, self.leave_out = self._answer.wants_done, self._answer.leave_out
-            self.notes = self._answer.notes
+            self._child = child = Child("server", argv, directory / "server.log")
+        except OSError as error:
+            raise TargetProblem(f"target.command can't be started: {error}") from error
+        try:
+            self.answer = _ready(child, self.url, target)
             check_metrics(self.metrics_url, target.metrics_preset)
-            self._pid = _serving_pid(self._child.pid, self.url)
+            self.pid = _serving_pid(child.pid, self.url)
         except BaseException:
-            self._child.stop(STOP_GRACE_S)
+            child.stop(STOP_GRACE_S)
             raise
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
-
-    def tick(self, now_ns: int) -> None:
-        self._child.heard()
-
-    def gone(self) -> str | None:
-        code = self._child.exit_code
-        return None if code is None else f"the server ended with {describe(code)}"
-
-    def exit_code(self) -> int | None:
-        return self._child.exit_code
-
-    def facts(self) -> dict[str, str]:
-        return _facts(self.url, self._answer)
-
-    def stop(self) -> None:
-        self._child.stop(STOP_GRACE_S)
 
 
 def check_metrics(url: str | None, preset: str) -> None:
@@ -215,11 +171,6 @@ def check_metrics(url: str | None, preset: str) -> None:
     if not any(name in found for name in GAUGES):
         names = ", ".join(PRESETS[preset][name].samples[0] for name in GAUGES)
         raise TargetProblem(f"{url} shows none of {names}; try another target.metrics_preset, or leave metrics out")
-
-
-def _facts(url: str, answer: Answer) -> dict[str, str]:
-    found = {"url": url, "model": answer.model, "api": answer.api}
-    return found | ({"dialect": "; ".join(answer.notes)} if answer.notes else {})
 
 
 def _serving_pid(child: int, url: str) -> int:
@@ -241,13 +192,6 @@ def _listens(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _child(argv: list[str], directory: Path) -> Child:
-    try:
-        return Child("server", argv, directory / "server.log")
-    except OSError as error:
-        raise TargetProblem(f"target.command can't be started: {error}") from error
 
 
 def _ready(child: Child, url: str, target: Settings) -> Answer:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assertions.corruption import CORRUPT_ABOVE, ROUNDING_BELOW
 from assertions.history import History
 from assertions.plan_view import PlanView
 from assertions.windows import in_flight, touched, windows
 from harness.live.reference import Prompt, ReferenceFailed, exact_answers
 from harness.load.prompt import prompt_text, text_digest
 from harness.plan.plan import Plan
-from harness.record.canary import Answer
+from harness.record.canary import Answer, parting_state
 from harness.record.recorder import Recorder
 from scenarios.arrivals import PlannedRequest, arrivals, turns
 from scenarios.load import Load
@@ -94,8 +93,7 @@ def held_against(bystander: Bystander, twin: Answer) -> dict[str, object]:
     if bystander.text_sha == (text_digest(twin.text) if twin.text else None):
         return {"compared": len(twin.tokens), "state": "equal"}
     closest = min((margin for margin in twin.margins if margin is not None), default=0.0)
-    state = "corrupt" if closest > CORRUPT_ABOVE else "drift" if closest < ROUNDING_BELOW else "unknown"
-    return {"compared": len(twin.tokens), "margin": closest, "state": state}
+    return {"compared": len(twin.tokens), "margin": closest, "state": parting_state(closest)}
 
 
 def _twins(plan: Plan, bystanders: Sequence[Bystander]) -> dict[str, Answer]:

@@ -155,19 +155,6 @@ class ConnectionPool:
             self._free.pop().drop()
 
 
-def first_model(url: str, key_env: str | None = None, timeout_s: float = 10.0) -> str:
-    """The first model that the target lists under /v1/models. Raises LookupError when it lists none."""
-    connection = Connection()
-    try:
-        where = f"{url.rstrip('/')}/v1/models"
-        reply = connection.session.get(where, headers=bearer(key_env), timeout=timeout_s, allow_redirects=False)
-        return str(reply.json()["data"][0]["id"])
-    except (requests.RequestException, ValueError, KeyError, IndexError, TypeError) as error:
-        raise LookupError(f"{url} names no model ({type(error).__name__}); say which one to use") from error
-    finally:
-        connection.drop()
-
-
 def bearer(key_env: str | None) -> dict[str, str]:
     """The Authorization header with the key in this environment variable; {} when no variable is named.
 

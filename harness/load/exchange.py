@@ -170,7 +170,7 @@ class Exchange:
         return ClientEnd.DONE if stats.done_ns is not None else ClientEnd.CLOSED
 
     def _read_body(self, response: requests.Response) -> ClientEnd:
-        body = _read_up_to(response, BODY_BYTES_MAX)
+        body = read_up_to(response, BODY_BYTES_MAX)
         now_ns = self._clock_ns()
         if self._connection.cut_reason:
             return ClientEnd.CUT
@@ -181,7 +181,7 @@ class Exchange:
         """Read the body of a status other than 200 for the record. It does not change the outcome."""
         body = b""
         with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, OSError):
-            body = _read_up_to(response, SAMPLE_CHARS_MAX)
+            body = read_up_to(response, SAMPLE_CHARS_MAX)
         self._body_sample = body[:SAMPLE_CHARS_MAX].decode("utf-8", "backslashreplace")
         self._error = read_body(body, 0)[0].error or f"HTTP {response.status_code}"
         return ClientEnd.CUT if self._connection.cut_reason else ClientEnd.DONE
@@ -221,10 +221,14 @@ def retry_after_s(value: str | None, now_s: Callable[[], float] = time.time) -> 
         return None
 
 
-def _read_up_to(response: requests.Response, bytes_max: int) -> bytes:
+def read_up_to(response: requests.Response, bytes_max: int, until_s: float = math.inf) -> bytes:
+    """The start of a body, until it has at least `bytes_max` bytes or the monotonic clock shows `until_s`."""
     parts: list[bytes] = []
     size = 0
-    while size < bytes_max and (data := response.raw.read1(READ_BYTES, decode_content=True)):
+    while size < bytes_max and time.monotonic() < until_s:
+        data = response.raw.read1(READ_BYTES, decode_content=True)
+        if not data:
+            break
         parts.append(data)
         size += len(data)
     return b"".join(parts)
@@ -232,18 +236,18 @@ def _read_up_to(response: requests.Response, bytes_max: int) -> bytes:
 
 def _name(error: BaseException) -> str:
     """The class names of an error and of its first cause: "ConnectionError from ConnectionRefusedError"."""
-    inner = _innermost(error)
+    inner = innermost(error)
     return type(error).__name__ if inner is error else f"{type(error).__name__} from {type(inner).__name__}"
 
 
 def _no_http(error: BaseException) -> bool:
     """True when the reply was not HTTP. A connection that closed without a reply does not count."""
-    inner = _innermost(error)
+    inner = innermost(error)
     cut = (http.client.RemoteDisconnected, http.client.IncompleteRead)
     return isinstance(inner, http.client.HTTPException) and not isinstance(inner, cut)
 
 
-def _innermost(error: BaseException) -> BaseException:
+def innermost(error: BaseException) -> BaseException:
     """The first error in the chain of causes."""
     for _ in range(8):
         inner = error.__cause__ or error.__context__

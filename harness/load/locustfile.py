@@ -31,7 +31,7 @@ from harness.load.exchange import Reply
 from harness.load.outcome import Outcome
 from harness.load.run import SWEEP_S, LoadRun, Ports
 from harness.load.spool import Spool
-from harness.load.connection import first_model
+from harness.load.preflight import first_answer
 
 KEPT_SECONDS = 60  # seconds kept in Locust's dictionaries with one key per second
 HISTORY_ROWS = 720
@@ -158,7 +158,7 @@ def plain_config(host: str) -> LoadConfig:
             "config": 1,
             "spool": spool,
             "url": host,
-            "model": environ.get("SEATRIAL_MODEL") or first_model(host, environ.get("SEATRIAL_KEY_ENV")),
+            "model": environ.get("SEATRIAL_MODEL") or first_answer(host, None, environ.get("SEATRIAL_KEY_ENV")).model,
             "seed": int(environ.get("SEATRIAL_SEED", "0")),
             "api": environ.get("SEATRIAL_API", "completions"),
             "key_env": environ.get("SEATRIAL_KEY_ENV"),

@@ -8,11 +8,12 @@
 Greedy tokens alone are a weak check: one damaged KV slot changes a greedy token within 32 steps in only 9 of 40 runs.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from assertions.corruption import CORRUPT_ABOVE, ROUNDING_BELOW
 
@@ -63,8 +64,13 @@ def compare(reference: Answer, reply: Answer) -> Comparison:
     margin = _at(reference.margins, parted_at)
     if margin is None:
         margin = _at(reply.margins, parted_at)  # the margin between the two candidates on the other side
-    parting = "unknown" if margin is None else max("drift", _size(margin), key=_ORDER.index)
-    return Comparison(max(state, parting, key=_ORDER.index), min(common, parted_at + 1), parted_at, margin)
+    worse = max(state, parting_state(margin), key=_ORDER.index)
+    return Comparison(worse, min(common, parted_at + 1), parted_at, margin)
+
+
+def parting_state(margin: float | None) -> str:
+    """The state of a different token where the best two candidates had this margin."""
+    return "unknown" if margin is None else max("drift", _size(margin), key=_ORDER.index)
 
 
 def _size(difference: float | None) -> str:
@@ -89,57 +95,28 @@ def _at(values: Sequence[float | None] | None, index: int) -> float | None:
 
 @dataclass(frozen=True)
 class Reference:
-    """Known answers by prompt digest. `name` is their origin, "exact" or "self"."""
+    """Known answers by prompt digest. `name` is their origin, "exact" or "self", and the key "reference" of a file."""
 
-    name: str
+    name: Annotated[str, Field(alias="reference")]
     answers: dict[str, Answer]
 
 
-def read_reference(path: Path) -> Reference:
-    """Read a file `{"reference": name, "answers": {prompt_sha: {"tokens", "logprobs", "margins", "text"}}}`.
+_ANSWER, _REFERENCE = TypeAdapter(Answer), TypeAdapter(Reference)
 
-    Raises ValueError that names the file and its first problem.
-    """
+
+def read_reference(path: Path) -> Reference:
+    """Read a file that `write_reference` wrote. Raises ValueError that names the file and its problems."""
     try:
-        value = json.loads(path.read_text())
-        answers = {sha: answer_of(entry) for sha, entry in value["answers"].items()}
-        return Reference(str(value["reference"]), answers)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a canary reference: {type(error).__name__}: {error}") from error
+        return _REFERENCE.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ValueError(f"{path} is not a canary reference: {' '.join(str(error).split())}") from error
 
 
 def answer_of(entry: dict[str, Any]) -> Answer:
-    """An Answer from its JSON (a `canary_reply` line, or an entry of a reference file)."""
-    tokens, text = entry.get("tokens"), entry.get("text")
-    if tokens is not None and not isinstance(tokens, list):
-        raise ValueError(f"tokens is {type(tokens).__name__}; it must be a list or null")
-    if text is not None and not isinstance(text, str):
-        raise ValueError(f"text is {type(text).__name__}; it must be a string or null")
-    known = None if tokens is None else tuple(str(token) for token in tokens)
-    return Answer(known, _floats(entry.get("logprobs")), _floats(entry.get("margins")), text)
+    """An Answer from a `canary_reply` line. Raises ValueError."""
+    return _ANSWER.validate_python(entry)
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    """Write a file that `read_reference` reads."""
-    answers = {
-        sha: {
-            "tokens": _listed(a.tokens),
-            "logprobs": _listed(a.logprobs),
-            "margins": _listed(a.margins),
-            "text": a.text,
-        }
-        for sha, a in sorted(reference.answers.items())
-    }
-    path.write_text(json.dumps({"reference": reference.name, "answers": answers}, indent=1) + "\n")
-
-
-def _floats(values: object) -> tuple[float | None, ...] | None:
-    if values is None:
-        return None
-    if not isinstance(values, list):
-        raise ValueError(f"logprobs and margins must be lists, not {type(values).__name__}")
-    return tuple(None if value is None else float(value) for value in values)
-
-
-def _listed(values: Sequence[object] | None) -> list[object] | None:
-    return None if values is None else list(values)
+    """Write a reference as JSON: `{"reference": name, "answers": {prompt_sha: {"tokens", "logprobs", ...}}}`."""
+    path.write_bytes(_REFERENCE.dump_json(reference, indent=1, by_alias=True))

@@ -36,9 +36,8 @@ class Injector(Protocol):
 class FaultScheduler:
     """The caller calls `tick` several times a second during the trial, and `heal_all` at its end."""
 
-    def __init__(self, occurrences: Sequence[Occurrence], injector: Injector) -> None:
+    def __init__(self, occurrences: Sequence[Occurrence]) -> None:
         self._due = list(occurrences)
-        self._injector = injector
         self._armed: dict[tuple[str, int], FaultSpec] = {}
         self._seen: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -47,33 +46,33 @@ class FaultScheduler:
         """Ids of the faults that are armed and not over, sorted."""
         return sorted({key[0] for key in self._armed if not self._over(key)})
 
-    def tick(self, elapsed_s: float) -> None:
+    def tick(self, injector: Injector, elapsed_s: float) -> None:
         """Read the states, then arm each occurrence that is due `elapsed_s` after the trial began.
 
         Raises AdminGone when the server does not answer.
         """
         if self._armed and (self._due or self.active):
-            self._read_states()
+            self._read_states(injector)
         for occurrence in list(self._due):
             if self._ready(occurrence, elapsed_s):
-                self._injector.arm(occurrence.spec)
+                injector.arm(occurrence.spec)
                 self._due.remove(occurrence)
                 self._armed[occurrence.spec.id, occurrence.spec.n] = occurrence.spec
 
-    def heal_all(self) -> None:
+    def heal_all(self, injector: Injector) -> None:
         """Heal every armed fault. An occurrence that was never due stays unarmed, and the judges see that.
 
         Raises AdminGone when the server does not answer; safe to repeat.
         """
         if self._armed:
-            self._read_states()
+            self._read_states(injector)
         for fault in self.active:
-            self._injector.heal(fault)
+            injector.heal(fault)
         if self._armed:
-            self._read_states()
+            self._read_states(injector)
 
-    def _read_states(self) -> None:
-        states = {(state["id"], state["n"]): state for state in self._injector.states()}
+    def _read_states(self, injector: Injector) -> None:
+        states = {(state["id"], state["n"]): state for state in injector.states()}
         self._seen.update(states)
         for key in self._armed.keys() - states.keys():
             if not self._over(key):

@@ -86,9 +86,9 @@ class Loop:
                 self.target.admin.heartbeat()
                 self._trouble = None
             if self.trial_since_ns is not None and self._due("faults", now_ns, FAULTS_EVERY_NS):
-                self.faults.tick((now_ns - self.trial_since_ns) / 1e9)
+                self.faults.tick(self.target.admin, (now_ns - self.trial_since_ns) / 1e9)
             if self._healing:
-                self.faults.heal_all()
+                self.faults.heal_all(self.target.admin)
                 self._healing = False
         except AdminGone as error:
             if self._trouble is None:

@@ -86,7 +86,7 @@ def _trial(
     answers = AnswerCheck(rows, scenario.seed, canary, self_agreement=scenario.canary.reference == "self")
     target, stats = VirtualTarget(world), VirtualStats(world, answers)
     world.ended = stats.take
-    faults = FaultScheduler((*plan.occurrences, *hidden), target.admin)
+    faults = FaultScheduler((*plan.occurrences, *hidden))
     loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.load, stats, faults, stop)
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
     early = carry_out(plan, loop, show, say)

@@ -13,8 +13,8 @@ import pytest
 from harness.cli.app import nightly
 from harness.cli.trial import judged, replayed, reported
 from harness.exits import Refusal
-from harness.live.preflight import TargetProblem
 from harness.live.target import start
+from harness.load.preflight import TargetProblem
 from harness.options import RunOptions
 from harness.plan.plan import Plan, make
 from harness.prepare import prepare

@@ -9,6 +9,7 @@ import pytest
 from harness.live.load import load_config
 from harness.load.breaker import UNLIMITED
 from harness.load.config import LoadConfig, parse_config
+from harness.load.preflight import Answer
 from harness.plan.plan import make
 from harness.provenance import Provenance
 from runtime.points import catalogue
@@ -26,9 +27,7 @@ LIMITS = "[limits]\nrequests = 900\ntokens = 900000\nrate = '9/s'\nin_flight = 3
 
 def config_of(text: str, **dialect: Any) -> LoadConfig:
     plan = make(read_text(TEXT + text), catalogue(), "r1", Provenance("0", "abc", False))
-    target: Any = SimpleNamespace(url="http://127.0.0.1:8000", model="m", api="chat", wants_done=True, leave_out=())
-    for name, value in dialect.items():
-        setattr(target, name, value)
+    target: Any = SimpleNamespace(url="http://127.0.0.1:8000", answer=Answer("m", "chat", **dialect))
     return parse_config(load_config(plan, target, Path("/nowhere")))
 
 

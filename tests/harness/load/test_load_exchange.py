@@ -22,7 +22,7 @@ from misbehaving import (
 
 from harness.load.cancel import parse_cancel
 from harness.load.chunks import StreamStats, merge_chunk
-from harness.load.connection import USER_AGENT, Connection, first_model
+from harness.load.connection import USER_AGENT, Connection
 from harness.load.exchange import Exchange, HttpRequest, Reply, retry_after_s
 from harness.load.outcome import ClientEnd, Outcome
 
@@ -287,14 +287,6 @@ def test_we_say_who_we_are_and_use_no_netrc_and_no_proxy(monkeypatch: pytest.Mon
         _, headers, _ = server.requests[0]
     assert headers["user-agent"] == USER_AGENT
     assert "authorization" not in headers
-
-
-def test_the_first_model_of_a_target_is_asked_for_and_its_absence_told() -> None:
-    with Misbehaving(send(head("200 OK", b'{"data": [{"id": "m1"}, {"id": "m2"}]}'))) as server:
-        assert first_model(server.url) == "m1"
-        server.script = (send(head("200 OK", b'{"data": []}')),)
-        with pytest.raises(LookupError, match="names no model"):
-            first_model(server.url)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class Bench:
         self.stop = Stop()
         self.loop = Loop(
             self.scenario, tmp_path, self.recorder, self.clock, self.target, self.load,  # type: ignore[arg-type]
-            RecordedStats(self.recorder), FaultScheduler([], self.target.admin), self.stop,
+            RecordedStats(self.recorder), FaultScheduler([]), self.stop,
         )  # fmt: skip
         self.at = self.clock.at
         self.shown: Counter[str] = Counter()
@@ -288,7 +288,7 @@ def test_foreign_target_is_given_time_to_give_back_what_its_clients_left(bench, 
 
 def test_server_that_restarts_as_the_trial_ends_is_healed_when_it_answers_again(bench):
     trial = bench()
-    trial.loop.faults = FaultScheduler([occurrence("oom", at_s=0.0)], trial.target.admin)
+    trial.loop.faults = FaultScheduler([occurrence("oom", at_s=0.0)])
     trial.target.admin.state = [{"id": "oom", "n": 0, "state": "armed", "first_ns": None}]
     trial.at[12] = lambda: setattr(trial.target.admin, "down", True)  # the trial ends a second later
     trial.at[14] = lambda: setattr(trial.target.admin, "down", False)

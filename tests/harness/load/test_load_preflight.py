@@ -6,9 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-import requests
 
-from harness.live.preflight import Answer, NotReady, TargetProblem, _ask_for_stream, first_answer
+from harness.load.preflight import Answer, NotReady, TargetProblem, _ask_for_stream, first_answer
 from tests.harness.load.misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, send
 
 GOOD = (200, "application/json", json.dumps({"choices": [{"text": "x"}]}))
@@ -92,14 +91,14 @@ def test_control_characters_of_an_answer_do_not_reach_the_terminal(serve):
 
 def test_missing_key_variable_is_named(monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    with pytest.raises(TargetProblem, match="NO_SUCH_KEY, which is not set"):
+    with pytest.raises(TargetProblem, match="NO_SUCH_KEY is not set"):
         first_answer("http://127.0.0.1:9", "m", "NO_SUCH_KEY")
 
 
 def test_the_dialect_of_a_stream_without_done_is_told():
     whole = [send(HEAD_SSE, chunk(event("a", "stop")), LAST_CHUNK)]
     with Misbehaving(*whole) as server:
-        found = _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 5.0)
+        found = _ask_for_stream({}, server.url, {}, Answer("m", "chat"), 5.0)
     assert isinstance(found, Answer)
     assert not found.wants_done
     assert "end without [DONE]" in found.notes[0]
@@ -107,7 +106,7 @@ def test_the_dialect_of_a_stream_without_done_is_told():
 
 def test_a_stream_with_done_has_no_notes():
     with Misbehaving(send(HEAD_SSE, chunk(event("a", "stop")), chunk(DONE), LAST_CHUNK)) as server:
-        assert _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 5.0) == Answer("m", "chat")
+        assert _ask_for_stream({}, server.url, {}, Answer("m", "chat"), 5.0) == Answer("m", "chat")
 
 
 def test_fields_that_a_strict_server_refuses_are_left_out(serve):
@@ -156,6 +155,6 @@ def test_endless_stream_does_not_hold_us():
             peer.sendall(chunk(event("on and on ")))
 
     with Misbehaving(send(HEAD_SSE), talk) as server:
-        said = _ask_for_stream(requests.Session(), server.url, {}, Answer("m", "chat"), 0.3)
+        said = _ask_for_stream({}, server.url, {}, Answer("m", "chat"), 0.3)
         server.released.set()
     assert "as a stream: timeout" in str(said)
