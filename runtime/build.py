@@ -41,11 +41,11 @@ from runtime.models.kv import PagedKv, kv_bytes
 from runtime.models.loader import load_weights, weights_digest
 from runtime.models.prepare import PAD
 from runtime.models.runner import ModelRunner
-from runtime.models.tokenizer import Tokenizer, read_tokenizer
+from runtime.models.tokenizer import read_tokenizer
 from runtime.models.warm import PROMPT_TOKENS, ROWS, warm_up
 from runtime.models.weights import weights_bytes
 from runtime.models.workspace import Workspace, scratch_bytes
-from runtime.server.ports import EventSink
+from runtime.server.ports import EventSink, Tokenizer
 from runtime.stats import EngineStats
 
 KV_SHARE = 0.5

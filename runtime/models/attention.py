@@ -111,14 +111,14 @@ def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: Workspace, ou
     parts that fit into scratch."""
     if decode.run is not None:
         shapes = by_page.shapes(decode.run, queries, kv.heads, kv.block_tokens)
-        scratch = space.scratch_for(shapes, partial(by_page.PageScratch.on, decode.rows))
+        scratch = space.scratch_for(shapes, partial(by_page.PageScratch, decode.rows))
         if scratch.bytes <= space.scratch_bytes:
             yield partial(_by_page, scratch, decode, queries, kv, output.view(queries.shape))
             return
     for part, rows in parts(decode, kv, queries.shape[1], space):
         scored = (rows.rows * kv.heads, queries.shape[1] // kv.heads, rows.length)
         shapes = (*gathered_shapes(rows, kv), (rows.rows, *queries.shape[1:]), scored, scored)
-        gathered = space.scratch_for(shapes, partial(_GatherScratch.on, rows.rows))
+        gathered = space.scratch_for(shapes, partial(_GatherScratch, rows.rows))
         yield partial(_gathered, gathered, rows, queries[part], kv, output[part])
 
 
@@ -154,44 +154,22 @@ def _by_page(
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _GatherScratch:
     """Scratch tensors of `_gathered` and views of them, made once for all layers. Their content is undefined."""
 
-    key_pages: Tensor
-    """[rows * kv_heads * blocks a row, block_tokens, head_dim], and so are `value_pages`."""
-    value_pages: Tensor
-    keys: Tensor
-    """[rows * kv_heads, head_dim, length]: the keys of each row and head, transposed."""
-    values: Tensor
-    """[rows * kv_heads, length, head_dim]"""
-    scaled: Tensor
-    """[rows, heads, head_dim]"""
-    scaled_by_group: Tensor
-    """[rows * kv_heads, group, head_dim]"""
-    scores: Tensor
-    """[rows * kv_heads, group, length], and so are `shares`."""
-    scores_to_mask: Tensor
-    """[rows, kv_heads, group, length]"""
-    shares: Tensor
-
-    @staticmethod
-    def on(rows: int, tensors: Sequence[Tensor]) -> "_GatherScratch":
-        """`tensors` are the gathered K and V, scaled queries, scores and shares."""
-        key_pages, value_pages, scaled, scores, shares = tensors
-        groups, _, length = scores.shape
-        shape = (groups, length, scaled.shape[2])
-        return _GatherScratch(
-            key_pages=key_pages,
-            value_pages=value_pages,
-            keys=key_pages.view(shape).transpose(1, 2),
-            values=value_pages.view(shape),
-            scaled=scaled,
-            scaled_by_group=scaled.view(groups, -1, scaled.shape[2]),
-            scores=scores,
-            scores_to_mask=scores.view(rows, -1, *scores.shape[1:]),
-            shares=shares,
-        )
+    def __init__(self, rows: int, tensors: Sequence[Tensor]) -> None:
+        """Makes the views. `tensors` are the gathered K and V, scaled queries, scores and shares."""
+        self.key_pages, self.value_pages, self.scaled, self.scores, self.shares = tensors
+        groups, _, length = self.scores.shape
+        shape = (groups, length, self.scaled.shape[2])
+        self.keys = self.key_pages.view(shape).transpose(1, 2)
+        """[rows * kv_heads, head_dim, length]: the keys of each row and head, transposed."""
+        self.values = self.value_pages.view(shape)
+        """[rows * kv_heads, length, head_dim]"""
+        self.scaled_by_group = self.scaled.view(groups, -1, self.scaled.shape[2])
+        """[rows * kv_heads, group, head_dim]"""
+        self.scores_to_mask = self.scores.view(rows, -1, *self.scores.shape[1:])
+        """[rows, kv_heads, group, length]"""
 
 
 def _gathered(

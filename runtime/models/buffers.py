@@ -8,6 +8,7 @@
 Sizes are rounded up to buckets of 16 rows, so that a batch that grows by one row mostly asks for the same bytes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,43 +37,50 @@ class Norm:
     factors: Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
     """Views for one shape of launch, with undefined content. Views that share bytes stand together."""
 
-    hidden: Tensor
-    norm: Norm
-    cosine: Tensor
-    cosine_by_head: Tensor
-    """[tokens, 1, head_dim]"""
-    sine: Tensor
-    sine_by_head: Tensor
-    fused: Tensor
-    """[tokens, (heads + 2 kv_heads) * head_dim]: q, k, v side by side."""
-    unrotated: Tensor
-    """[tokens, heads + kv_heads, head_dim]: q and k in `fused`; `values` are its v, [tokens, kv_heads, head_dim]."""
-    values: Tensor
-    rotated: Tensor
-    """[tokens, heads + kv_heads, head_dim]: q and k after the rotation; `queries` and `keys` are its two parts."""
-    queries: Tensor
-    keys: Tensor
-    halves_swapped: Tensor
-    """[tokens, heads + kv_heads, head_dim]: scratch of the rotation."""
-    head_factors: Tensor
-    """[tokens, heads + kv_heads, 1]"""
-    staged: Tensor
-    """[tokens, kv_heads, head_dim]: a dense copy of K, then of V, on its way into the pages."""
-    attended: Tensor
-    """[tokens, heads * head_dim]"""
-    gate_up: Tensor
-    """[tokens, 2 * intermediate]; `gate` and `up` are its two halves."""
-    gate: Tensor
-    up: Tensor
-    spread: Tensor
-    """[tokens, intermediate]"""
-    last: Tensor
-    last_norm: Norm
-    logits: Tensor
+    def __init__(
+        self, config: DecoderConfig, segments: TorchSegments, spans: Sequence[Span], tokens: int, sampled: int
+    ) -> None:
+        """Makes the views on `spans`, which have the sizes of `sizes_of`. Raises RuntimeError when one is shorter."""
+        views: dict[str, Tensor] = {}
+        parts = parts_of(config)
+        for widths, span, count in zip(parts, spans, _counts(parts, tokens, sampled), strict=True):
+            raw, at = segments.bytes_of(span), 0
+            for name, width in widths.items():
+                piece = raw[at : at + count * width * _ITEM_BYTES]
+                views[name] = piece.view(torch.float32).view(count, width)
+                at += padded_bytes(_bucket(count), width)
+        heads, both, size = config.heads, config.heads + config.kv_heads, config.head_dim
+        self.hidden = views["hidden"]
+        self.norm = Norm(views["normed"], views["squares"], views["factors"])
+        self.cosine, self.sine = views["cosine"], views["sine"]
+        self.cosine_by_head, self.sine_by_head = self.cosine[:, None], self.sine[:, None]
+        """[tokens, 1, head_dim]"""
+        self.fused = views["fused"]
+        """[tokens, (heads + 2 kv_heads) * head_dim]: q, k, v side by side."""
+        by_head = self.fused.view(tokens, both + config.kv_heads, size)
+        self.unrotated, self.values = by_head[:, :both], by_head[:, both:]
+        """[tokens, heads + kv_heads, head_dim]: q and k in `fused`; its v are `values` [tokens, kv_heads, head_dim]."""
+        self.rotated = views["rotated"].view(tokens, both, size)
+        """[tokens, heads + kv_heads, head_dim]: q and k after the rotation; `queries` and `keys` are its two parts."""
+        self.queries, self.keys = self.rotated[:, :heads], self.rotated[:, heads:]
+        self.halves_swapped = views["halves_swapped"].view(tokens, both, size)
+        """[tokens, heads + kv_heads, head_dim]: scratch of the rotation."""
+        self.head_factors = views["head_factors"].view(tokens, both, 1)
+        self.staged = views["staged"].view(tokens, config.kv_heads, size)
+        """[tokens, kv_heads, head_dim]: a dense copy of K, then of V, on its way into the pages."""
+        self.attended = views["attended"]
+        """[tokens, heads * head_dim]"""
+        self.gate_up = views["gate_up"]
+        """[tokens, 2 * intermediate]; `gate` and `up` are its two halves."""
+        self.gate, self.up = self.gate_up[:, : config.intermediate], self.gate_up[:, config.intermediate :]
+        self.spread = views["spread"]
+        """[tokens, intermediate]"""
+        self.last = views["last"]
+        self.last_norm = Norm(views["last_normed"], views["last_squares"], views["last_factors"])
+        self.logits = views["logits"]
 
 
 def parts_of(config: DecoderConfig) -> tuple[Widths, ...]:
@@ -104,53 +112,9 @@ def parts_of(config: DecoderConfig) -> tuple[Widths, ...]:
 
 def sizes_of(parts: Sequence[Widths], tokens: int, sampled: int) -> tuple[int, ...]:
     """Bytes of each span for `tokens` tokens and `sampled` sampled rows, each rounded up to a bucket."""
-    counts = (tokens,) * (len(parts) - 1) + (sampled,)
     return tuple(
-        sum(_padded_bytes(_bucket(count), width) for width in widths.values())
-        for widths, count in zip(parts, counts, strict=True)
-    )
-
-
-def lay_buffers(
-    config: DecoderConfig, segments: TorchSegments, spans: Sequence[Span], tokens: int, sampled: int
-) -> Buffers:
-    """Makes the views on `spans`, which have the sizes of `sizes_of`. Raises RuntimeError when a span is shorter."""
-    views: dict[str, Tensor] = {}
-    parts = parts_of(config)
-    counts = (tokens,) * (len(parts) - 1) + (sampled,)
-    for widths, span, count in zip(parts, spans, counts, strict=True):
-        raw, at = segments.bytes_of(span), 0
-        for name, width in widths.items():
-            piece = raw[at : at + count * width * _ITEM_BYTES]
-            views[name] = piece.view(torch.float32).view(count, width)
-            at += _padded_bytes(_bucket(count), width)
-    heads, both = config.heads, config.heads + config.kv_heads
-    by_head = views["fused"].view(tokens, both + config.kv_heads, config.head_dim)
-    rotated = views["rotated"].view(tokens, both, config.head_dim)
-    return Buffers(
-        hidden=views["hidden"],
-        norm=Norm(views["normed"], views["squares"], views["factors"]),
-        cosine=views["cosine"],
-        cosine_by_head=views["cosine"][:, None],
-        sine=views["sine"],
-        sine_by_head=views["sine"][:, None],
-        fused=views["fused"],
-        unrotated=by_head[:, :both],
-        values=by_head[:, both:],
-        rotated=rotated,
-        queries=rotated[:, :heads],
-        keys=rotated[:, heads:],
-        halves_swapped=views["halves_swapped"].view(tokens, both, config.head_dim),
-        head_factors=views["head_factors"].view(tokens, both, 1),
-        staged=views["staged"].view(tokens, config.kv_heads, config.head_dim),
-        attended=views["attended"],
-        gate_up=views["gate_up"],
-        gate=views["gate_up"][:, : config.intermediate],
-        up=views["gate_up"][:, config.intermediate :],
-        spread=views["spread"],
-        last=views["last"],
-        last_norm=Norm(views["last_normed"], views["last_squares"], views["last_factors"]),
-        logits=views["logits"],
+        sum(padded_bytes(_bucket(count), width) for width in widths.values())
+        for widths, count in zip(parts, _counts(parts, tokens, sampled), strict=True)
     )
 
 
@@ -159,9 +123,15 @@ def step_bytes(config: DecoderConfig, tokens: int, sampled: int) -> int:
     return sum(aligned(size, 4096) for size in sizes_of(parts_of(config), tokens, sampled))
 
 
+def padded_bytes(*shape: int) -> int:
+    """Bytes of a float32 tensor, rounded up to the alignment of the next one."""
+    return aligned(max(1, math.prod(shape)) * _ITEM_BYTES, _ALIGNMENT)
+
+
+def _counts(parts: Sequence[Widths], tokens: int, sampled: int) -> tuple[int, ...]:
+    """Rows of each span."""
+    return (tokens,) * (len(parts) - 1) + (sampled,)
+
+
 def _bucket(count: int) -> int:
     return max(BUCKET, aligned(count, BUCKET))
-
-
-def _padded_bytes(count: int, width: int) -> int:
-    return aligned(count * width * _ITEM_BYTES, _ALIGNMENT)

@@ -63,62 +63,27 @@ def run_of_pages(tables: Ints, lengths: Ints, kv_heads: int) -> Pages | None:
     return Pages(low * kv_heads, high * kv_heads, *(torch.from_numpy(each) for each in (owner, order, place)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class PageScratch:
     """Scratch tensors of `attend` and views of them, made once for all layers. Their content is undefined."""
 
-    scaled: Tensor
-    """[rows * kv_heads, group, head_dim]"""
-    queries_by_page: Tensor
-    scores: Tensor
-    """[pages + 1, group, block_tokens]; the last entry stands for the padding of short block tables."""
-    placed: Tensor
-    """[rows * kv_heads * blocks a row, group, block_tokens]"""
-    by_row: Tensor
-    """[rows * kv_heads, group, tokens]"""
-    shares: Tensor
-    shares_by_page: Tensor
-    answers: Tensor
-    """[pages + 1, group, head_dim]"""
-    gathered: Tensor
-    scaled_by_query: Tensor
-    scores_of_run: Tensor
-    scores_past: Tensor
-    placed_by_row: Tensor
-    by_row_in_blocks: Tensor
-    by_row_to_mask: Tensor
-    shares_in_blocks: Tensor
-    answers_of_run: Tensor
-    answers_past: Tensor
-    gathered_by_row: Tensor
-
-    @staticmethod
-    def on(rows: int, tensors: Sequence[Tensor]) -> "PageScratch":
+    def __init__(self, rows: int, tensors: Sequence[Tensor]) -> None:
         """Makes the views. `tensors` have the shapes that `shapes` gives."""
-        scaled, queries_by_page, scores, placed, by_row, shares, shares_by_page, answers, gathered = tensors
+        scaled, self.queries_by_page, scores, placed, by_row, shares, self.shares_by_page, answers, gathered = tensors
         owners, group, head_dim = scaled.shape
         size = placed.shape[2]
-        return PageScratch(
-            scaled=scaled,
-            queries_by_page=queries_by_page,
-            scores=scores,
-            placed=placed,
-            by_row=by_row,
-            shares=shares,
-            shares_by_page=shares_by_page,
-            answers=answers,
-            gathered=gathered,
-            scaled_by_query=scaled.view(rows, -1, head_dim),
-            scores_of_run=scores[:-1],
-            scores_past=scores[-1],
-            placed_by_row=placed.view(owners, -1, group, size).transpose(1, 2),
-            by_row_in_blocks=by_row.view(owners, group, -1, size),
-            by_row_to_mask=by_row.view(rows, -1, group, by_row.shape[2]),
-            shares_in_blocks=shares.view(owners, group, -1, size),
-            answers_of_run=answers[:-1],
-            answers_past=answers[-1],
-            gathered_by_row=gathered.view(owners, -1, group, head_dim),
-        )
+        self.scaled, self.scaled_by_query = scaled, scaled.view(rows, -1, head_dim)
+        """[rows * kv_heads, group, head_dim] and [rows, heads, head_dim]"""
+        self.scores, self.scores_of_run, self.scores_past = scores, scores[:-1], scores[-1]
+        """[pages + 1, group, block_tokens]; the last entry stands for the padding of short block tables."""
+        self.placed, self.placed_by_row = placed, placed.view(owners, -1, group, size).transpose(1, 2)
+        """[rows * kv_heads * blocks a row, group, block_tokens]"""
+        self.by_row, self.by_row_in_blocks = by_row, by_row.view(owners, group, -1, size)
+        """[rows * kv_heads, group, tokens], and so are `shares`."""
+        self.by_row_to_mask = by_row.view(rows, -1, group, by_row.shape[2])
+        self.shares, self.shares_in_blocks = shares, shares.view(owners, group, -1, size)
+        self.answers, self.answers_of_run, self.answers_past = answers, answers[:-1], answers[-1]
+        """[pages + 1, group, head_dim]"""
+        self.gathered, self.gathered_by_row = gathered, gathered.view(owners, -1, group, head_dim)
 
 
 def attend(

@@ -10,7 +10,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from runtime.core.errors import InvalidRequest
-from runtime.models.config import ModelRefused
+from runtime.models.config import ModelRefused, read_table
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -45,7 +45,7 @@ def read_template(directory: Path) -> Template | None:
 
     Raises ModelRefused when the template or tokenizer_config.json can't be read.
     """
-    configured = _tokenizer_config(directory)
+    configured = read_table(directory, "tokenizer_config.json") or {}
     source = configured.get("chat_template")
     if isinstance(source, list):  # several by name
         source = next((each.get("template") for each in source if each.get("name") == "default"), None)
@@ -57,16 +57,6 @@ def read_template(directory: Path) -> Template | None:
         return Template(str(source), _special_names(configured))
     except TemplateError as error:
         raise ModelRefused(directory, [f"the chat template can't be read: {error}"]) from error
-
-
-def _tokenizer_config(directory: Path) -> dict[str, object]:
-    try:
-        raw = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ModelRefused(directory, [f"tokenizer_config.json is not JSON: {error}"]) from None
-    return raw if isinstance(raw, dict) else {}
 
 
 def _special_names(configured: Mapping[str, object]) -> dict[str, str]:

@@ -9,7 +9,6 @@ either understood or refused, and all refusals come in one error.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -36,63 +35,29 @@ class ModelRefused(ValueError):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class Rope:
-    """Rotary positions. `kind` is default, linear (positions divided by `factor`) or llama3 (long waves only)."""
-
-    kind: str
-    theta: float
-    factor: float = 1.0
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 4.0
-    original_context: int = 8192
-    """Tokens; the context that llama3 scaling was trained from."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """The sizes and switches of one decoder; every number is checked by `read_config`."""
-
-    architecture: str
-    vocabulary: int
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    norm_epsilon: float
-    rope: Rope
-    context_max: int
-    """Tokens, prompt and output together."""
-    tied: bool
-    """True where the output head is the embedding."""
-    qkv_bias: bool
-    qk_norm: bool
-    eos_tokens: tuple[int, ...]
-
-    def kv_bytes(self, tokens: int, element_bytes: int = 4) -> int:
-        """Bytes of K and V that `tokens` tokens take over all layers."""
-        return tokens * self.layers * 2 * self.kv_heads * self.head_dim * element_bytes
-
-
-def read_config(directory: Path) -> DecoderConfig:
+def read_config(directory: Path) -> "DecoderConfig":
     """The decoder that `directory/config.json` describes. Raises ModelRefused with every reason at once."""
-    path = directory / "config.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelRefused(directory, ["there is no config.json; give a Hugging Face model directory"]) from None
-    except ValueError as error:
-        raise ModelRefused(directory, [f"config.json is not JSON: {error}"]) from None
-    if not isinstance(raw, dict):
-        raise ModelRefused(directory, ["config.json is not an object"])
+    raw = read_table(directory, "config.json")
+    if raw is None:
+        raise ModelRefused(directory, ["there is no config.json; give a Hugging Face model directory"])
     try:
         # null means absent, as for transformers.
-        found = _HuggingFace.model_validate({key: value for key, value in raw.items() if value is not None})
+        return DecoderConfig.model_validate({key: value for key, value in raw.items() if value is not None})
     except ValidationError as error:
         raise ModelRefused(directory, problems(error)) from None
-    return found.decoder()
+
+
+def read_table(directory: Path, name: str) -> dict[str, object] | None:
+    """The JSON object in the file `name` of a model directory; None when there is no such file. Raises ModelRefused."""
+    try:
+        raw = json.loads((directory / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ModelRefused(directory, [f"{name} is not JSON: {error}"]) from None
+    if not isinstance(raw, dict):
+        raise ModelRefused(directory, [f"{name} is not an object"])
+    return raw
 
 
 _ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -113,25 +78,27 @@ def _only(rule: str, *built: object) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+_ROTATED = _only("only whole heads are rotated", None, 1)
+_EXPERTS = _only("mixtures of experts are not built", 0)
+
+
 class _Lenient(BaseModel):
     """A table with strict types. Keys that no field names do not change the computation and are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-_ROTATED = _only("only whole heads are rotated", None, 1)
-
-
-class _RopeTable(_Lenient):
-    """The rope settings, in both spellings: `rope_parameters` of transformers 5, and `rope_theta` with `rope_scaling`
-    of older versions."""
+class Rope(_Lenient):
+    """Rotary positions. `kind` is default, linear (positions divided by `factor`) or llama3 (long waves only). The keys
+    have two spellings: `rope_parameters` of transformers 5, and `rope_theta` with `rope_scaling` of older versions."""
 
     kind: str = Field("default", validation_alias=AliasChoices("rope_type", "type"))
-    rope_theta: Positive
-    factor: Positive | None = None
-    low_freq_factor: Positive | None = None
-    high_freq_factor: Positive | None = None
-    original_max_position_embeddings: Count | None = None
+    theta: Positive = Field(validation_alias="rope_theta")
+    factor: Positive = 1.0
+    low_freq_factor: Positive = 1.0
+    high_freq_factor: Positive = 4.0
+    original_context: Count = Field(8192, validation_alias="original_max_position_embeddings")
+    """Tokens; the context that llama3 scaling was trained from."""
     partial_rotary_factor: Annotated[object, _ROTATED] = None
     mrope_section: Annotated[object, _only("positions of one dimension are built", None)] = None
 
@@ -144,45 +111,36 @@ class _RopeTable(_Lenient):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        wanted = {"default": (), "linear": ("factor",)}.get(
-            self.kind, ("factor", "low_freq_factor", "high_freq_factor")
-        )
-        if absent := [f"{name} is None" for name in wanted if getattr(self, name) is None]:
+        factors = ("factor", "low_freq_factor", "high_freq_factor")
+        wanted = {"default": (), "linear": ("factor",)}.get(self.kind, factors)
+        if absent := [f"{name} is None" for name in wanted if name not in self.model_fields_set]:
             raise ValueError(f"{', '.join(absent)}; rope type {self.kind!r} needs a number above 0")
-        low, high = self.low_freq_factor, self.high_freq_factor
-        if self.kind == "llama3" and low is not None and high is not None and high <= low:
-            raise ValueError(f"high_freq_factor {high} must be above low_freq_factor {low}")
+        if self.kind == "llama3" and self.high_freq_factor <= self.low_freq_factor:
+            text = f"high_freq_factor {self.high_freq_factor} must be above low_freq_factor {self.low_freq_factor}"
+            raise ValueError(text)
         return self
 
-    def rope(self, context_max: int) -> Rope:
-        if self.kind == "default":
-            return Rope("default", self.rope_theta)
-        assert self.factor is not None
-        if self.kind == "linear":
-            return Rope("linear", self.rope_theta, self.factor)
-        assert self.low_freq_factor is not None and self.high_freq_factor is not None
-        original = self.original_max_position_embeddings or context_max
-        return Rope("llama3", self.rope_theta, self.factor, self.low_freq_factor, self.high_freq_factor, original)
 
-
-_EXPERTS = _only("mixtures of experts are not built", 0)
-
-
-class _HuggingFace(_Lenient):
-    """The keys of `config.json` that change the computation. A check of two keys stands at the later one."""
+class DecoderConfig(_Lenient):
+    """The sizes and switches of one decoder: the keys of `config.json` that change the computation. A check of two keys
+    stands at the later one."""
 
     architectures: list[str]
-    vocab_size: Count
-    hidden_size: Count
-    intermediate_size: Count
-    num_hidden_layers: Count
-    num_attention_heads: Count
-    num_key_value_heads: Count = Field(None, validate_default=True)
+    vocabulary: Count = Field(validation_alias="vocab_size")
+    hidden: Count = Field(validation_alias="hidden_size")
+    intermediate: Count = Field(validation_alias="intermediate_size")
+    layers: Count = Field(validation_alias="num_hidden_layers")
+    heads: Count = Field(validation_alias="num_attention_heads")
+    kv_heads: Count = Field(None, validation_alias="num_key_value_heads", validate_default=True)
     head_dim: Count = Field(None, validate_default=True)
-    max_position_embeddings: Count
-    rms_norm_eps: Positive = 1e-6  # of all three transformers config classes
-    tie_word_embeddings: bool = False
-    eos_token_id: Annotated[list[int], BeforeValidator(lambda one: one if isinstance(one, list) else [one])] = []
+    context_max: Count = Field(validation_alias="max_position_embeddings")
+    """Tokens, prompt and output together."""
+    norm_epsilon: Positive = Field(1e-6, validation_alias="rms_norm_eps")  # of all three transformers config classes
+    tied: bool = Field(False, validation_alias="tie_word_embeddings")
+    """True where the output head is the embedding."""
+    eos_tokens: Annotated[list[int], BeforeValidator(lambda one: one if isinstance(one, list) else [one])] = Field(
+        [], validation_alias="eos_token_id"
+    )
     hidden_act: Annotated[object, _only("only silu is built", "silu")] = "silu"
     quantization_config: Annotated[object, _only("only plain float weights are read", None)] = None
     attention_bias: bool = False
@@ -197,8 +155,22 @@ class _HuggingFace(_Lenient):
     rope_theta: Positive = 10_000.0
     rope_scaling: dict[str, object] = {}
     rope_parameters: dict[str, object] = {}
-    rope: _RopeTable = Field(None, validate_default=True)
+    rope: Rope = Field(None, validate_default=True)
     """Made of the three keys above."""
+
+    @property
+    def qkv_bias(self) -> bool:
+        """True where q, k and v have a bias."""
+        return self.architectures == ["Qwen2ForCausalLM"]
+
+    @property
+    def qk_norm(self) -> bool:
+        """True where each head of q and k has an RMSNorm."""
+        return self.architectures == ["Qwen3ForCausalLM"]
+
+    def kv_bytes(self, tokens: int, element_bytes: int = 4) -> int:
+        """Bytes of K and V that `tokens` tokens take over all layers."""
+        return tokens * self.layers * 2 * self.kv_heads * self.head_dim * element_bytes
 
     @field_validator("architectures")
     @classmethod
@@ -207,19 +179,19 @@ class _HuggingFace(_Lenient):
             raise ValueError(f"architectures is {architectures!r}; one of {', '.join(_ARCHITECTURES)} can be served")
         return architectures
 
-    @field_validator("num_key_value_heads", "head_dim", mode="before")
+    @field_validator("kv_heads", "head_dim", mode="before")
     @classmethod
     def _derived(cls, given: object, info: ValidationInfo) -> object:
         """Fills in an absent key with the default of the architecture's config class."""
-        heads, hidden = info.data.get("num_attention_heads", 1), info.data.get("hidden_size", 2)
-        if given is not None or info.field_name == "num_key_value_heads":
+        heads, hidden = info.data.get("heads", 1), info.data.get("hidden", 2)
+        if given is not None or info.field_name == "kv_heads":
             return heads if given is None else given
         return 128 if info.data.get("architectures") == ["Qwen3ForCausalLM"] else max(1, hidden // heads)
 
-    @field_validator("num_key_value_heads")
+    @field_validator("kv_heads")
     @classmethod
     def _divides(cls, kv_heads: int, info: ValidationInfo) -> int:
-        heads = info.data.get("num_attention_heads", kv_heads)
+        heads = info.data.get("heads", kv_heads)
         if heads % kv_heads:
             raise ValueError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
         return kv_heads
@@ -261,25 +233,8 @@ class _HuggingFace(_Lenient):
             listed = ", ".join(nested)
             raise ValueError(f"rope_parameters differ by layer type ({listed}); one rope for all layers is built")
         given = {key: value for key, value in scaling.items() if value is not None}
-        return {"rope_theta": data.get("rope_theta", 1.0), **given}
-
-    def decoder(self) -> DecoderConfig:
-        """The config of the decoder."""
-        (architecture,) = self.architectures
-        return DecoderConfig(
-            architecture=architecture,
-            vocabulary=self.vocab_size,
-            hidden=self.hidden_size,
-            intermediate=self.intermediate_size,
-            layers=self.num_hidden_layers,
-            heads=self.num_attention_heads,
-            kv_heads=self.num_key_value_heads,
-            head_dim=self.head_dim,
-            norm_epsilon=self.rms_norm_eps,
-            rope=self.rope.rope(self.max_position_embeddings),
-            context_max=self.max_position_embeddings,
-            tied=self.tie_word_embeddings,
-            qkv_bias=architecture == "Qwen2ForCausalLM",
-            qk_norm=architecture == "Qwen3ForCausalLM",
-            eos_tokens=tuple(self.eos_token_id),
-        )
+        defaults = {
+            "rope_theta": data.get("rope_theta", 1.0),
+            "original_max_position_embeddings": data.get("context_max", 1),
+        }
+        return {**defaults, **given}

@@ -7,8 +7,6 @@ The contract checks the hidden states [tokens, hidden] before each stage. Each s
 (buffers.py), by `out=`: a steady step allocates no memory in torch.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as functional
 from torch import Tensor
@@ -26,16 +24,6 @@ from runtime.models.weights import Layer, Weights
 from runtime.models.workspace import Workspace, alone
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Transposed:
-    """Views of a layer's matrices as [in, out], made once: a transpose costs as much as a small kernel."""
-
-    qkv: Tensor
-    output: Tensor
-    gate_up: Tensor
-    down: Tensor
-
-
 class Decoder:
     """Weights and tables of one model. It runs one step at a time, in `space`, or in a workspace of its own."""
 
@@ -46,10 +34,6 @@ class Decoder:
         self.batch_invariant = batch_invariant
         self.space = alone(config) if space is None else space
         self._weights = weights
-        self._transposed = [
-            _Transposed(layer.qkv.t(), layer.output.t(), layer.gate_up.t(), layer.down.t()) for layer in weights.layers
-        ]
-        self._head = weights.head.t()
         self._cosine, self._sine = rope.tables(config, config.context_max)
         self._attention = invariant_attention if batch_invariant else attention.attention
 
@@ -82,28 +66,28 @@ class Decoder:
         """Writes q, k and v of one layer into `at`."""
         layer = self._weights.layers[index]
         self._norm(hidden, layer.input_norm, at.norm)
-        self._heads(layer, self._transposed[index], at)
+        self._heads(layer, at)
 
     def _finish_layer(self, index: int, hidden: Tensor, at: Buffers) -> None:
         """Adds the projected attention and the MLP to `hidden`, in place."""
-        layer, transposed = self._weights.layers[index], self._transposed[index]
-        hidden.addmm_(at.attended, transposed.output)
+        layer = self._weights.layers[index]
+        hidden.addmm_(at.attended, layer.output)
         self._norm(hidden, layer.mlp_norm, at.norm)
-        torch.mm(at.norm.normed, transposed.gate_up, out=at.gate_up)
-        hidden.addmm_(self._gated(at), transposed.down)
+        torch.mm(at.norm.normed, layer.gate_up, out=at.gate_up)
+        hidden.addmm_(self._gated(at), layer.down)
 
     def _logits(self, inputs: StepInputs, hidden: Tensor, at: Buffers) -> Tensor:
         """Logits [samples, vocabulary] of the last token of each sampled row."""
         torch.index_select(hidden, 0, inputs.last_tokens, out=at.last)
         self._norm(at.last, self._weights.final_norm, at.last_norm)
-        return torch.mm(at.last_norm.normed, self._head, out=at.logits)
+        return torch.mm(at.last_norm.normed, self._weights.head, out=at.logits)
 
-    def _heads(self, layer: Layer, matrices: _Transposed, at: Buffers) -> None:
+    def _heads(self, layer: Layer, at: Buffers) -> None:
         """Writes q and k, rotated by their positions, and v into `at`."""
         if layer.qkv_bias is None:
-            torch.mm(at.norm.normed, matrices.qkv, out=at.fused)
+            torch.mm(at.norm.normed, layer.qkv, out=at.fused)
         else:
-            torch.addmm(layer.qkv_bias, at.norm.normed, matrices.qkv, out=at.fused)
+            torch.addmm(layer.qkv_bias, at.norm.normed, layer.qkv, out=at.fused)
         if layer.q_norm is not None and layer.k_norm is not None:
             self._norm_heads(layer.q_norm, layer.k_norm, at)
         rope.rotate(at.unrotated, at.cosine_by_head, at.sine_by_head, at.halves_swapped, at.rotated)

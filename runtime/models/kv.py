@@ -58,16 +58,6 @@ class PagedKv:
         """Number of the block that no request holds."""
         return self.blocks
 
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of K and V of one block over all layers."""
-        return self.size_bytes // (self.blocks + 1)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all K and V tensors."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
-
     def pages(self, tables: Ints) -> Tensor:
         """Page numbers of block tables [rows, blocks]: [rows * kv_heads * blocks], in the order rows, heads, blocks."""
         return torch.from_numpy((tables[:, None, :] * self.heads + self._heads[:, None]).reshape(-1))

@@ -46,10 +46,8 @@ def _llama3(config: DecoderConfig, inverse: Tensor) -> Tensor:
     them are interpolated linearly."""
     rope = config.rope
     waves = 2 * math.pi / inverse
-    share = (rope.original_context / waves - rope.low_frequency_factor) / (
-        rope.high_frequency_factor - rope.low_frequency_factor
-    )
+    share = (rope.original_context / waves - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     blended = (1 - share) * inverse / rope.factor + share * inverse
-    long_wave = waves > rope.original_context / rope.low_frequency_factor
-    short_wave = waves < rope.original_context / rope.high_frequency_factor
+    long_wave = waves > rope.original_context / rope.low_freq_factor
+    short_wave = waves < rope.original_context / rope.high_freq_factor
     return torch.where(long_wave, inverse / rope.factor, torch.where(short_wave, inverse, blended))

@@ -7,7 +7,6 @@ text whether a character is still on its way.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from tokenizers import Tokenizer as RustTokenizer
 
@@ -18,36 +17,7 @@ BOS, EOS = 256, 257
 """Special ids of the byte-level vocabulary; 0 to 255 are the bytes themselves."""
 
 
-class Tokenizer(Protocol):
-    """The tokenizer of a model; the server declares the same interface in `runtime.server.ports`."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Ids are 0 .. vocab_size - 1."""
-        ...
-
-    @property
-    def stop_tokens(self) -> frozenset[int]:
-        """Ids that end an answer."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of a plain prompt, with the special tokens that the model expects in front."""
-        ...
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Text without special tokens."""
-        ...
-
-    def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Ids of a conversation of messages (`role`, `content`), up to where the assistant's reply begins.
-
-        Raises InvalidRequest when the chat template refuses the conversation.
-        """
-        ...
-
-
-def read_tokenizer(directory: Path) -> Tokenizer:
+def read_tokenizer(directory: Path) -> "ByteTokenizer | FileTokenizer":
     """The tokenizer of a model directory. Raises ModelRefused when it can't be used with the model beside it."""
     config = read_config(directory)
     stops = frozenset(config.eos_tokens) | _generation_stops(directory)
@@ -67,7 +37,8 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 class ByteTokenizer:
-    """One token for each byte, and BOS in front of a prompt; ids above EOS have no text."""
+    """One token for each byte, and BOS in front of a prompt; ids above EOS have no text. Implements
+    `runtime.server.ports.Tokenizer`."""
 
     def __init__(self, vocab_size: int, stop_tokens: frozenset[int] = frozenset([EOS])) -> None:
         self.vocab_size = vocab_size
@@ -87,7 +58,8 @@ class ByteTokenizer:
 
 
 class FileTokenizer:
-    """The tokenizer of a `tokenizer.json`, with the model's chat template or the plain one."""
+    """The tokenizer of a `tokenizer.json`, with the model's chat template or the plain one. Implements
+    `runtime.server.ports.Tokenizer`."""
 
     def __init__(
         self, tokenizer: RustTokenizer, vocab_size: int, stop_tokens: frozenset[int], template: Template | None

@@ -4,26 +4,18 @@ Without them the first request took 1.7 s on a busy two-core machine, and with a
 """
 
 from contextlib import suppress
-from typing import Protocol
 
 import numpy as np
 
 from runtime.core.errors import RuntimeFailure
-from runtime.core.work import Sampled, Sampling, Work
+from runtime.core.work import Sampling, Work
+from runtime.models.runner import ModelRunner
 
 PROMPT_TOKENS = 48
 ROWS = (1, 4, 16)
 
 
-class Runs(Protocol):
-    """A model that can run a launch."""
-
-    def run(self, work: Work) -> tuple[Sampled | None, ...]:
-        """Computes `work` and samples one token for each row that asks for one."""
-        ...
-
-
-def warm_up(model: Runs, dummy_block: int, block_tokens: int) -> None:
+def warm_up(model: ModelRunner, dummy_block: int, block_tokens: int) -> None:
     """Runs a prompt and a few decode batches whose KV all goes to the dummy block.
 
     A launch that an armed fault fails is not repeated.

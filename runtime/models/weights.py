@@ -19,7 +19,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The weights of one transformer block. Matrices are [out, in]."""
+    """The weights of one transformer block. Matrices are views as [in, out], made once: a transpose costs as much as a
+    small kernel."""
 
     input_norm: Tensor
     qkv: Tensor
@@ -34,7 +35,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All weights of a decoder; `head` is `embedding` itself when they are tied."""
+    """All weights of a decoder; `head` [hidden, vocabulary] is a view of `embedding` when they are tied."""
 
     embedding: Tensor
     layers: tuple[Layer, ...]
@@ -55,7 +56,7 @@ def blank(config: DecoderConfig, make: Callable[[Shape], Tensor]) -> tuple[Weigh
     embedding = join("model.embed_tokens.weight")
     layers = tuple(_layer(config, f"model.layers.{index}.", join) for index in range(config.layers))
     head = embedding if config.tied else join("lm_head.weight")
-    return Weights(embedding, layers, join("model.norm.weight"), head), targets
+    return Weights(embedding, layers, join("model.norm.weight"), head.t()), targets
 
 
 def weights_bytes(config: DecoderConfig, item_bytes: int = 4) -> int:
@@ -70,14 +71,14 @@ def _layer(config: DecoderConfig, prefix: str, join: Callable[..., Tensor]) -> L
     attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     return Layer(
         input_norm=fused("weight", "input_layernorm"),
-        qkv=fused("weight", *attention),
+        qkv=fused("weight", *attention).t(),
         qkv_bias=fused("bias", *attention) if config.qkv_bias else None,
         q_norm=fused("weight", "self_attn.q_norm") if config.qk_norm else None,
         k_norm=fused("weight", "self_attn.k_norm") if config.qk_norm else None,
-        output=fused("weight", "self_attn.o_proj"),
+        output=fused("weight", "self_attn.o_proj").t(),
         mlp_norm=fused("weight", "post_attention_layernorm"),
-        gate_up=fused("weight", "mlp.gate_proj", "mlp.up_proj"),
-        down=fused("weight", "mlp.down_proj"),
+        gate_up=fused("weight", "mlp.gate_proj", "mlp.up_proj").t(),
+        down=fused("weight", "mlp.down_proj").t(),
     )
 
 

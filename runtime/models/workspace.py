@@ -8,7 +8,6 @@ Views are kept by shape and made again only when their spans lie elsewhere: a st
 runs launches calls all of this; `usages` and `held` may be called from any thread.
 """
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.usage import Usage
-from runtime.models.buffers import Buffers, lay_buffers, parts_of, sizes_of, step_bytes
+from runtime.models.buffers import Buffers, padded_bytes, parts_of, sizes_of, step_bytes
 from runtime.models.config import DecoderConfig
 
 SCRATCH_BYTES = 8 << 20
@@ -74,7 +73,7 @@ class Workspace:
         if kept is None or kept[0] != where:
             if len(self._buffers) >= _KEPT_MAX:
                 self._buffers.clear()
-            kept = where, lay_buffers(self._config, self.segments, spans, tokens, sampled)
+            kept = where, Buffers(self._config, self.segments, spans, tokens, sampled)
             self._buffers[tokens, sampled] = kept
         return kept[1]
 
@@ -124,7 +123,7 @@ class Scratch(Generic[Built]):
         shapes: tuple[Shape, ...],
         build: Callable[[tuple[Tensor, ...]], Built],
     ) -> None:
-        self.bytes = sum(_padded_bytes(shape) for shape in shapes)
+        self.bytes = sum(padded_bytes(*shape) for shape in shapes)
         self._pool, self._segments, self._lock, self._shapes, self._build = pool, segments, lock, shapes, build
         self._request = AllocRequest(self.bytes, pool=PoolKind.WORKSPACE)
         self._span: Span | None = None
@@ -149,8 +148,8 @@ class Scratch(Generic[Built]):
     def _views(self, span: Span) -> Iterator[Tensor]:
         offset = span.offset
         for shape in self._shapes:
-            yield self._segments.view(span._replace(offset=offset, bytes=_padded_bytes(shape)), torch.float32, shape)
-            offset += _padded_bytes(shape)
+            yield self._segments.view(span._replace(offset=offset, bytes=padded_bytes(*shape)), torch.float32, shape)
+            offset += padded_bytes(*shape)
         assert offset <= span.offset + span.bytes, f"views of {self._shapes} reach behind {span}"
 
 
@@ -166,7 +165,3 @@ def alone(config: DecoderConfig, tokens: int = 512, sampled: int = 32) -> Worksp
     env = Env.quiet()
     sizes = replace(PoolSizes(), step=step_bytes(config, tokens, sampled), workspace=2 * scratch)
     return Workspace(config, segments, device_pools(env, segments, sizes), scratch)
-
-
-def _padded_bytes(shape: tuple[int, ...]) -> int:
-    return aligned(max(1, math.prod(shape)) * 4, 64)

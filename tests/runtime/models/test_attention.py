@@ -12,13 +12,21 @@ from hypothesis import given
 from runtime.core.work import Sampling, Work
 from runtime.memory.spans.span import PoolKind
 from runtime.models import attention, by_page
-from runtime.models.config import DecoderConfig, Rope
+from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import StepInputs, prepare
 from runtime.models.workspace import Workspace, alone
 
 CONFIG = DecoderConfig(
-    "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
+    architectures=["LlamaForCausalLM"],
+    vocab_size=50,
+    hidden_size=24,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=512,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.models.config import ModelRefused, Rope, read_config
+from runtime.models.config import ModelRefused, read_config
 
 PLAIN: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -31,8 +31,8 @@ def write(folder: Path, **changes: Any) -> Path:
 def test_sizes_and_defaults_are_read(tmp_path: Path) -> None:
     config = read_config(write(tmp_path))
     assert (config.head_dim, config.kv_heads, config.context_max) == (8, 2, 64)
-    assert config.rope == Rope("default", 500000.0)
-    assert config.eos_tokens == (7, 8)
+    assert (config.rope.kind, config.rope.theta) == ("default", 500000.0)
+    assert config.eos_tokens == [7, 8]
     assert not (config.tied or config.qkv_bias or config.qk_norm)
     assert config.kv_bytes(10) == 10 * 2 * 2 * 2 * 8 * 4
 
@@ -41,7 +41,7 @@ def test_sizes_and_defaults_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["rope_type", "type"])
 def test_both_spellings_of_rope_scaling_are_read(tmp_path: Path, key: str, kind: str) -> None:
     config = read_config(write(tmp_path, **{key: {kind: "linear", "factor": 2.0}}))
-    assert config.rope == Rope("linear", 500000.0, 2.0)
+    assert (config.rope.kind, config.rope.theta, config.rope.factor) == ("linear", 500000.0, 2.0)
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [

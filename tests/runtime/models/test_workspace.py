@@ -15,7 +15,7 @@ from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
 from runtime.memory.spans.span import PoolKind
 from runtime.models.buffers import Buffers, step_bytes
-from runtime.models.config import DecoderConfig, Rope, read_config
+from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
 from runtime.models.default import default_model
 from runtime.models.kv import PagedKv
@@ -26,7 +26,15 @@ from tests.runtime.fakes import SetClock
 from tests.runtime.models.worlds import Driver, generate
 
 CONFIG = DecoderConfig(
-    "LlamaForCausalLM", 50, 24, 32, 1, 6, 2, 8, 1e-6, Rope("default", 1e4), 512, False, False, False, ()
+    architectures=["LlamaForCausalLM"],
+    vocab_size=50,
+    hidden_size=24,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=512,
 )
 MIB = 1 << 20
 
