@@ -20,9 +20,10 @@ from runtime.server.errors import problem, problem_of_failure
 from runtime.server.health import unhealthy_reason
 from runtime.server.journal import Journal
 from runtime.server.meter import CONTENT_TYPE, Meter
-from runtime.server.ports import RuntimeHandle
+from runtime.server.ports import RuntimeHandle, Tokenizer
+from runtime.server.rendering import Rendering
 from runtime.server.request import Caller, GenerationParams
-from runtime.server.response_writer import Rendering, ResponseWriter
+from runtime.server.response_writer import ResponseWriter
 from runtime.server.responses import ERRORS, error_response, read_body
 from runtime.server.schema import ChatRequest, CompletionRequest, Generation, read
 
@@ -74,35 +75,28 @@ class Endpoints:
 
     async def completions(self, request: Request) -> ASGIApp:
         """POST /v1/completions."""
-
-        def parse(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
-            tokenizer = self._runtime.tokenizer
-            params = completions.params(self._checked(read(CompletionRequest, body)), tokenizer)
-            return params, completions.CompletionRendering(answer_id, *self._names(), params, tokenizer)
-
-        return await self._answer(request, parse)
+        return await self._answer(request, CompletionRequest, completions.params, completions.CompletionRendering)
 
     async def chat(self, request: Request) -> ASGIApp:
         """POST /v1/chat/completions."""
-
-        def parse(body: bytes, answer_id: str) -> tuple[GenerationParams, Rendering]:
-            tokenizer = self._runtime.tokenizer
-            params = chat.params(self._checked(read(ChatRequest, body)), tokenizer)
-            return params, chat.ChatRendering(answer_id, *self._names(), params, tokenizer)
-
-        return await self._answer(request, parse)
+        return await self._answer(request, ChatRequest, chat.params, chat.ChatRendering)
 
     async def _answer(
-        self, request: Request, parse: Callable[[bytes, str], tuple[GenerationParams, Rendering]]
+        self,
+        request: Request,
+        schema: type[M],
+        params_of: Callable[[M, Tokenizer], GenerationParams],
+        rendering: type[Rendering],
     ) -> ASGIApp:
-        caller = self._caller(request)
+        caller, runtime = self._caller(request), self._runtime
         try:
             self._authorise(request)
             body = await read_body(request, self._config.body_bytes_max)
-            params, rendering = parse(body, caller.server_id)
+            params = params_of(self._checked(read(schema, body)), runtime.tokenizer)
+            shapes = rendering(caller.server_id, int(time.time()), runtime.model, params, runtime.tokenizer)
             self._journal.add_name(caller.server_id, caller.request)
             session = self._admission.admit(params, caller, Connection())
-            return ResponseWriter(session, rendering, self._runtime.env.clock)
+            return ResponseWriter(session, shapes, runtime.env.clock)
         except Rejected as rejected:
             found = rejected.problem
         except RuntimeFailure as failure:
@@ -146,9 +140,6 @@ class Endpoints:
             failure.http = 404
             raise failure
         return request
-
-    def _names(self) -> tuple[int, str]:
-        return int(time.time()), self._runtime.model
 
 
 def _key(request: Request) -> str:

@@ -1,14 +1,13 @@
 """POST /v1/completions: parses a request and renders its answer."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from runtime.core.errors import InvalidRequest
 from runtime.core.naming import token_name
 from runtime.core.work import Sampled
 from runtime.server.ports import Tokenizer
+from runtime.server.rendering import Json, Rendering
 from runtime.server.request import GenerationParams
-from runtime.server.response_writer import Json
 from runtime.server.schema import CompletionRequest, Generation
 
 _MAX_TOKENS = 16  # OpenAI's default
@@ -74,50 +73,19 @@ def _prompt(prompt: str | list[int] | list[str] | list[list[int]], tokenizer: To
     return tokens
 
 
-class CompletionRendering:
+class CompletionRendering(Rendering):
     """Renders an answer as `text_completion`, in one piece or as chunks of that shape."""
 
-    def __init__(
-        self, answer_id: str, created: int, model: str, params: GenerationParams, tokenizer: Tokenizer
-    ) -> None:
-        self._base = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": created, "model": model}
-        self._params = params
-        self._tokenizer = tokenizer
-        self._offset = 0
+    id_prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
+    _offset = 0
 
-    def opening(self) -> Json:
-        """An empty chunk; no request of this endpoint has `role_first`."""
-        return self.piece("", ())
+    def _delta(self, text: str | None, *, opening: bool = False) -> Json:
+        return {"text": text or ""}
 
-    def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
-        """A chunk with text."""
-        return self._chunk([self._choice(text, sampled, None)])
+    def _message(self, text: str) -> Json:
+        return {"text": text}
 
-    def closing(self, finish: str) -> Json:
-        """A chunk without text, with the finish reason."""
-        return self._chunk([self._choice("", (), finish)])
-
-    def counts(self, usage: Json) -> Json:
-        """A chunk without choices, with the token counts."""
-        return {**self._base, "choices": [], "usage": usage}
-
-    def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
-        """The answer in one piece."""
-        return {**self._base, "choices": [self._choice(text, sampled, finish)], "usage": usage}
-
-    def _chunk(self, choices: list[dict[str, Any]]) -> Json:
-        # With include_usage every chunk has the key; it is null in all but the last.
-        usage = {"usage": None} if self._params.include_usage else {}
-        return {**self._base, "choices": choices, **usage}
-
-    def _choice(self, text: str, sampled: Sequence[Sampled], finish: str | None) -> dict[str, Any]:
-        logprobs = self._logprobs(sampled) if self._params.logprobs is not None and sampled else None
-        choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        if self._params.token_ids:
-            choice["token_ids"] = [each.token for each in sampled]
-        return choice
-
-    def _logprobs(self, sampled: Sequence[Sampled]) -> dict[str, list[Any]]:
+    def _logprobs(self, sampled: Sequence[Sampled]) -> Json:
         """Four parallel lists, one entry for each token."""
         decode, offsets = self._tokenizer.decode, []
         for each in sampled:

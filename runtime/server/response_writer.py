@@ -6,48 +6,23 @@ error status. After the head an error is sent in band: `data: {"error": ...}`, t
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from faults import Effect
-from runtime.core.messages import Ended
 from runtime.core.ports import Clock
-from runtime.core.work import Sampled
 from runtime.server import events
 from runtime.server.connection import HttpSession
 from runtime.server.listener import abort_of
+from runtime.server.rendering import Json, Rendering
 from runtime.server.responses import error_response
 
-Json = Mapping[str, Any]
 _DONE = b"data: [DONE]\n\n"
 _STREAM_HEAD = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-
-
-class Rendering(Protocol):
-    """Makes the JSON objects of one endpoint."""
-
-    def opening(self) -> Json:
-        """The chunk before the first token, for requests with `role_first`."""
-        ...
-
-    def piece(self, text: str, sampled: Sequence[Sampled]) -> Json:
-        """A chunk for some tokens; `text` is the text that they complete, "" when they complete none yet."""
-        ...
-
-    def closing(self, finish: str) -> Json:
-        """The chunk with the finish reason."""
-        ...
-
-    def counts(self, usage: Json) -> Json:
-        """The chunk of `include_usage`, with the token counts."""
-        ...
-
-    def whole(self, text: str, sampled: Sequence[Sampled], finish: str, usage: Json) -> Json:
-        """The answer in one piece."""
-        ...
 
 
 class ResponseWriter:
@@ -98,11 +73,11 @@ class ResponseWriter:
             case events.Finished(reason):
                 await self._chunk(send, shapes.closing(reason))
             case events.Counts(ended):
-                await self._chunk(send, shapes.counts(usage(ended)))
+                await self._chunk(send, shapes.counts(ended))
             case events.Done():
                 await self._last(send, _DONE)
             case events.WholeAnswer(text, sampled, reason, ended):
-                body = json.dumps(shapes.whole(text, sampled, reason, usage(ended))).encode()
+                body = json.dumps(shapes.whole(text, sampled, reason, ended)).encode()
                 await self._whole(send, 200, body, {})
             case events.Refusal(problem):
                 response = error_response(problem)
@@ -124,7 +99,7 @@ class ResponseWriter:
 
     async def _start(self, send: Send, http: int, headers: Mapping[str, str]) -> None:
         await self._send(
-            send, {"type": "http.response.start", "status": http, "headers": _raw({**headers, **self._head})}
+            send, {"type": "http.response.start", "status": http, "headers": Headers({**headers, **self._head}).raw}
         )
 
     async def _chunk(self, send: Send, chunk: Json) -> None:
@@ -152,16 +127,6 @@ class ResponseWriter:
         connection.sending_ns = None
 
 
-def usage(ended: Ended) -> Json:
-    """The `usage` object, with the counts of the engine's `served` row."""
-    return {
-        "prompt_tokens": ended.tokens_in,
-        "completion_tokens": ended.tokens_out,
-        "total_tokens": ended.tokens_in + ended.tokens_out,
-        "prompt_tokens_details": {"cached_tokens": ended.tokens_cached},
-    }
-
-
 async def _wait(effect: Effect, clock: Clock) -> None:
     """Waits until the effect is over or released, without blocking the event loop."""
     over = asyncio.Event()
@@ -182,7 +147,3 @@ class _LoopTimer:
     def at(self, t_ns: int, call: Callable[[], object]) -> None:
         delay_s = max(0.0, (t_ns - self.clock.now_ns()) / 1e9)
         self.loop.call_soon_threadsafe(self.loop.call_later, delay_s, call)
-
-
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
