@@ -19,10 +19,9 @@ from faults.points import Shown
 from faults.spec import SCOPE_NAMES
 from runtime.contract.points import GRAPHS
 from runtime.contract.step import ModelShape, step_contracts
-from runtime.points import PLANNED, catalogue
+from runtime.points import COUNTERS, PLANNED, catalogue
 from tests.faults.trials import points
 from tests.faults.trials.virtual import Trial, run
-from tests.runtime.test_points import COUNTED
 
 VIRTUAL = (*points.CROWDED, *points.CALM)
 LIVE_ONLY = {point for point, _, _ in (*points.LIVE, *points.LOADING)} - {point for point, _, _ in VIRTUAL}
@@ -120,7 +119,7 @@ def test_the_symptom_of_each_action_is_something_that_some_part_can_show() -> No
         for action in known.get(name).actions:
             form, _, word = action.symptom.partition(":")
             assert form in ("mark", "outcome", "audit", "reply", "event", "canary"), f"{name}: {action.name}"
-            assert form != "mark" or word in COUNTED, f"{name}: {action.name} shows {word}, which nobody counts"
+            assert form != "mark" or word in COUNTERS, f"{name}: {action.name} shows {word}, which nobody counts"
 
 
 def test_planned_points_do_not_exist_yet() -> None:
