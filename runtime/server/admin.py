@@ -9,7 +9,8 @@ import asyncio
 import hmac
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from runtime.core.messages import Call
 from runtime.memory.spans.usage import figures_of, print_stats
 from runtime.server.admission import Admission, Rejected
 from runtime.server.connection import Connection
-from runtime.server.errors import problem
+from runtime.server.errors import Problem, problem
 from runtime.server.journal import Journal
 from runtime.server.ports import RuntimeHandle
 from runtime.server.responses import ERRORS, error_response, read_body
@@ -33,31 +34,6 @@ T = TypeVar("T")
 _SCOPES = ("live", "quiesce", "drain")
 _ENGINE_WAIT_S = 10.0
 _BODY_BYTES_MAX = 256 * 1024
-
-
-def make_admin(
-    runtime: RuntimeHandle,
-    admission: Admission[Connection],
-    empty: asyncio.Event,
-    journal: Journal,
-    token: str,
-    flush: Callable[[], None],
-) -> ASGIApp:
-    """The application. `empty` is set while no request is open. `flush` writes counters and events to the journal, so
-    that they stand before the rows of an audit."""
-    admin = Admin(runtime, admission, empty, journal, flush)
-    routes = [
-        Route("/admin/faults", admin.arm, methods=["POST"]),
-        Route("/admin/faults", admin.faults, methods=["GET"]),
-        Route("/admin/faults", admin.heal_all, methods=["DELETE"]),
-        Route("/admin/faults/{fault}", admin.heal, methods=["DELETE"]),
-        Route("/admin/heartbeat", admin.heartbeat, methods=["POST"]),
-        Route("/admin/audit", admin.audit, methods=["POST"]),
-        Route("/admin/drain", admin.drain, methods=["POST"]),
-        Route("/admin/info", admin.info, methods=["GET"]),
-        Route("/admin/memory", admin.memory, methods=["GET"]),
-    ]
-    return TokenGuard(Starlette(routes=routes, exception_handlers=ERRORS), token)
 
 
 class TokenGuard:
@@ -70,24 +46,22 @@ class TokenGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Checks a request before its route is looked up, so that a refused client can't learn which routes exist."""
-        headers = dict(scope["headers"])
+        found = self._problem(dict(scope["headers"]))
+        await (self._app if found is None else error_response(found))(scope, receive, send)
+
+    def _problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
         host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
         if host not in ("127.0.0.1", "localhost", "[::1]"):
-            await error_response(problem(403, "the admin port answers to loopback names only", "wrong_host"))(
-                scope, receive, send
-            )
-            return
+            return problem(403, "the admin port answers to loopback names only", "wrong_host")
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
-            await error_response(problem(401, "send Authorization: Bearer <admin token>", "wrong_token"))(
-                scope, receive, send
-            )
-            return
-        await self._app(scope, receive, send)
+            return problem(401, "send Authorization: Bearer <admin token>", "wrong_token")
+        return None
 
 
 class Admin:
-    """The endpoints of /admin."""
+    """The endpoints of /admin. `empty` is set while no request is open. `flush` writes counters and events to the
+    journal, so that they stand before the rows of an audit."""
 
     def __init__(
         self,
@@ -103,18 +77,31 @@ class Admin:
         self._journal = journal
         self._flush = flush
 
+    def app(self, token: str) -> ASGIApp:
+        """The application, for clients that know `token`."""
+        routes = [
+            Route("/admin/faults", self.arm, methods=["POST"]),
+            Route("/admin/faults", self.faults, methods=["GET"]),
+            Route("/admin/faults", self.heal_all, methods=["DELETE"]),
+            Route("/admin/faults/{fault}", self.heal, methods=["DELETE"]),
+            Route("/admin/heartbeat", self.heartbeat, methods=["POST"]),
+            Route("/admin/audit", self.audit, methods=["POST"]),
+            Route("/admin/drain", self.drain, methods=["POST"]),
+            Route("/admin/info", self.info, methods=["GET"]),
+            Route("/admin/memory", self.memory, methods=["GET"]),
+        ]
+        return TokenGuard(Starlette(routes=routes, exception_handlers=ERRORS), token)
+
     async def arm(self, request: Request) -> Response:
         """Arms one FaultSpec or a list of them: all or none."""
         try:
             raw = json.loads(await read_body(request, _BODY_BYTES_MAX))
             specs = [FaultSpec.from_json(each) for each in (raw if isinstance(raw, list) else [raw])]
             self._runtime.env.faults.arm(specs)
-        except Rejected as rejected:
-            return error_response(rejected.problem)
         except SpecError as error:
-            return error_response(problem(400, str(error), "bad_fault"))
+            raise Rejected(problem(400, str(error), "bad_fault")) from error
         except ValueError as error:
-            return error_response(problem(400, f"the body is not JSON: {error}", "invalid_json"))
+            raise Rejected(problem(400, f"the body is not JSON: {error}", "invalid_json")) from error
         return JSONResponse({"armed": [{"id": spec.id, "n": spec.n} for spec in specs]})
 
     async def faults(self, _: Request) -> Response:
@@ -125,13 +112,12 @@ class Admin:
         """Heals one fault: all its occurrences or the `n`-th."""
         n = request.query_params.get("n")
         if n is not None and not n.isdecimal():
-            return error_response(
-                problem(400, f'n "{n}" is not the number of an occurrence; give 0, 1, ...', "invalid_value", "n")
-            )
+            text = f'n "{n}" is not the number of an occurrence; give 0, 1, ...'
+            raise Rejected(problem(400, text, "invalid_value", "n"))
         try:
             ended = self._runtime.env.faults.heal(request.path_params["fault"], "harness", int(n) if n else None)
         except UnknownName as error:
-            return error_response(problem(404, str(error), "unknown_fault"))
+            raise Rejected(problem(404, str(error), "unknown_fault")) from error
         return JSONResponse({"healed": ended})
 
     async def heal_all(self, _: Request) -> Response:
@@ -148,12 +134,8 @@ class Admin:
         scope = request.query_params.get("scope", "live")
         if scope not in _SCOPES:
             text = f'scope "{scope}" is unknown; give one of {", ".join(_SCOPES)}'
-            return error_response(problem(400, text, "invalid_value", "scope"))
-        try:
-            found = await self._on_engine(lambda: self._runtime.audit(scope), _ENGINE_WAIT_S)
-        except TimeoutError:
-            return _busy()
-        rows = [asdict(row) for row in found]
+            raise Rejected(problem(400, text, "invalid_value", "scope"))
+        rows = [asdict(row) for row in await self._on_engine(lambda: self._runtime.audit(scope))]
         for row in rows:
             row["owner"] = self._journal.name(row["owner"])
         t_ns = rows[0]["t_ns"] if rows else self._runtime.env.clock.now_ns()
@@ -167,7 +149,8 @@ class Admin:
         try:
             timeout_s = float(request.query_params.get("timeout_s", "0"))
         except ValueError:
-            return error_response(problem(400, "timeout_s must be a number of seconds", "invalid_value", "timeout_s"))
+            text = "timeout_s must be a number of seconds"
+            raise Rejected(problem(400, text, "invalid_value", "timeout_s")) from None
         self._admission.closed = problem(503, "the server is draining", "draining")
         self._runtime.mailbox.post(Call(self._runtime.drain))
         try:
@@ -186,10 +169,7 @@ class Admin:
     async def memory(self, _: Request) -> Response:
         """Gives the present figures of each pool, the prefix cache, each tenant and each request, bytes outside of the
         pools, and a table of the pools as text."""
-        try:
-            memory = await self._on_engine(self._runtime.measure_memory, _ENGINE_WAIT_S)
-        except TimeoutError:
-            return _busy()
+        memory = await self._on_engine(self._runtime.measure_memory)
         requests = [figures_of(one) | {"request": self._journal.name(one.request)} for one in memory.requests]
         return JSONResponse(
             {
@@ -216,33 +196,26 @@ class Admin:
             "history": " ".join(session.caller.request for session in list(self._admission.open.values())[:8]),
         }
 
-    async def _on_engine(self, do: Callable[[], T], wait_s: float) -> T:
-        """Runs `do` on the engine's thread between two steps. Raises TimeoutError after `wait_s`, or `do`'s error."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def hand_back(value: T | None, error: BaseException | None) -> None:
-            if answer.done():
-                return  # the request timed out or its client left
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]
+    async def _on_engine(self, do: Callable[[], T]) -> T:
+        """Runs `do` on the engine's thread between two steps. Raises `do`'s error, or Rejected when it takes longer
+        than _ENGINE_WAIT_S."""
+        answer: Future[T] = Future()
 
         def call() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # the request timed out or its client left
             # An error of `do` belongs to the admin request and must not end the engine's thread.
-            value, error = None, None
             try:
-                value = do()
-            except Exception as raised:
-                error = raised
-            loop.call_soon_threadsafe(hand_back, value, error)
+                answer.set_result(do())
+            except Exception as error:
+                answer.set_exception(error)
 
         self._runtime.mailbox.post(Call(call))
-        async with asyncio.timeout(wait_s):
-            return await answer
-
-
-def _busy() -> Response:
-    text = f"the engine did not run the call in {_ENGINE_WAIT_S:g} s; heal the fault that hangs it and try again"
-    return error_response(problem(504, text, "engine_busy"))
+        try:
+            async with asyncio.timeout(_ENGINE_WAIT_S):
+                return await asyncio.wrap_future(answer)
+        except TimeoutError:
+            text = (
+                f"the engine did not run the call in {_ENGINE_WAIT_S:g} s; heal the fault that hangs it and try again"
+            )
+            raise Rejected(problem(504, text, "engine_busy")) from None

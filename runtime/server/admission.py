@@ -7,7 +7,7 @@ engine's outputs -> deliver -> Session.push ... delivered and ended -> one `serv
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import Generic
 
 from runtime.core.env import Env
 from runtime.core.errors import InvalidRequest, RuntimeFailure
@@ -25,18 +25,6 @@ class Rejected(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
-
-
-class Flag(Protocol):
-    """An `asyncio.Event`, or a class with its methods."""
-
-    def set(self) -> None:
-        """No request is open."""
-        ...
-
-    def clear(self) -> None:
-        """A request is open."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +52,11 @@ class Admission(Generic[P]):
         fatal: Callable[[], RuntimeFailure | None],
         record: Callable[[ServedRow, Session[P] | None], None],
         count: Callable[[str], None],
-        empty: Flag | None = None,
+        idle: Callable[[bool], None] = lambda idle: None,
     ) -> None:
         """`fatal` gives the error that ended the engine, if any. `record` takes each row, with the session if there was
-        one. `count` counts rare paths. `empty` is set while no request is open."""
+        one. `count` counts rare paths. `idle` gets True when the last open
+        request has ended, and False when one is open again."""
         self.open: dict[str, Session[P]] = {}
         """Server id -> session."""
         self.closed: Problem | None = None
@@ -80,9 +69,7 @@ class Admission(Generic[P]):
         self._mailbox = mailbox
         self._fatal = fatal
         self._record = record
-        self._empty = empty
-        if empty is not None:
-            empty.set()
+        self._idle = idle
 
     def admit(self, params: GenerationParams, caller: Caller, peer: P) -> Session[P]:
         """Passes a request to the engine. Raises Rejected with the error for the client."""
@@ -100,8 +87,7 @@ class Admission(Generic[P]):
         session = Session(self, peer, caller, params, submit.deadline_ns + round(terms.grace_s * 1e9), text)
         if not self.open:
             self.open_since_ns = caller.arrive_ns
-            if self._empty is not None:
-                self._empty.clear()
+            self._idle(False)
         self.open[caller.server_id] = session
         return session
 
@@ -109,6 +95,18 @@ class Admission(Generic[P]):
         """The error that new requests get now: the engine's fatal error or `closed`; None when they are admitted."""
         fatal = self._fatal()
         return problem_of_failure(fatal) if fatal is not None else self.closed
+
+    def unhealthy_reason(self, progress_ns: int, stall_s: float) -> str | None:
+        """Why requests can't be served now, or None when they can. It looks at progress: a process whose engine is
+        stuck is unhealthy even if it answers HTTP. `progress_ns` is the time of the engine's last progress; `stall_s`
+        is the longest time without any."""
+        if (closed := self.closed_reason()) is not None:
+            return f"{closed.code}: {closed.message}"
+        # Idle time is no stall: the count starts when a request was open again.
+        stalled_s = (self.env.clock.now_ns() - max(progress_ns, self.open_since_ns)) / 1e9
+        if not self.open or stalled_s <= stall_s:
+            return None
+        return f"stalled: {len(self.open)} open requests and no progress for {stalled_s:.1f} s"
 
     def reject(self, caller: Caller, problem: Problem) -> None:
         """Writes the row of a request that was not admitted."""
@@ -140,8 +138,8 @@ class Admission(Generic[P]):
     def over(self, session: Session[P]) -> None:
         """See Host."""
         del self.open[session.caller.server_id]
-        if not self.open and self._empty is not None:
-            self._empty.set()
+        if not self.open:
+            self._idle(True)
         self._record(session.row(self.terms.proc, self.env.clock.now_ns()), session)
 
     def _submit(self, params: GenerationParams, caller: Caller) -> Submit:

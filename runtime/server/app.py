@@ -17,7 +17,6 @@ from runtime.server.admission import Admission, Rejected
 from runtime.server.config import ServerConfig
 from runtime.server.connection import Connection
 from runtime.server.errors import problem, problem_of_failure
-from runtime.server.health import unhealthy_reason
 from runtime.server.journal import Journal
 from runtime.server.meter import CONTENT_TYPE, Meter
 from runtime.server.ports import RuntimeHandle, Tokenizer
@@ -43,7 +42,7 @@ def make_app(
         return JSONResponse({"object": "list", "data": [model]})
 
     async def health(_: Request) -> Response:
-        reason = unhealthy_reason(admission, runtime.status.progress_ns, config.health_stall_s)
+        reason = admission.unhealthy_reason(runtime.status.progress_ns, config.health_stall_s)
         return JSONResponse({"status": "ok"} if reason is None else {"status": reason}, 200 if reason is None else 503)
 
     async def metrics(_: Request) -> Response:

@@ -1,6 +1,7 @@
 """`/metrics`: figures with vLLM's names where the meaning is equal, so that existing dashboards and alerts work."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -8,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from faults.fault_instance import CAN_FIRE
-from runtime.memory.spans.usage import MemoryFigures, PrefixUsage, TenantUsage, Usage, figures_of
+from runtime.memory.spans.usage import MemoryFigures, PrefixUsage, Usage, figures_of
 from runtime.server.connection import HttpSession
 from runtime.server.ports import RuntimeHandle
 
@@ -16,6 +17,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
 ITL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 20)
 E2E_S = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480)
+Family = GaugeMetricFamily | CounterMetricFamily
+GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
 
 
 class Meter:
@@ -77,50 +80,38 @@ class EngineFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metric families, with present values."""
         runtime, status = self._runtime, self._runtime.status
-        labels, values = ["model_name"], [runtime.model]
         kv = status.kv
         used = (kv.live + kv.limbo) / kv.total if kv.total else 0.0
-        for name, text, value in (
-            ("vllm:num_requests_running", "Requests in the batch", status.running),
-            ("vllm:num_requests_waiting", "Requests in the queue", status.waiting),
-            ("vllm:num_requests_swapped", "Waiting requests whose KV is on the host", status.swapped),
-            ("vllm:kv_cache_usage_perc", "Share of KV blocks in use; cached ones are not", used),
+        for kind, name, text, value in (
+            (GAUGE, "num_requests_running", "Requests in the batch", status.running),
+            (GAUGE, "num_requests_waiting", "Requests in the queue", status.waiting),
+            (GAUGE, "num_requests_swapped", "Waiting requests whose KV is on the host", status.swapped),
+            (GAUGE, "kv_cache_usage_perc", "Share of KV blocks in use; cached ones are not", used),
+            (COUNTER, "prompt_tokens", "Prompt tokens, computed or cached", status.prompt_tokens),
+            (COUNTER, "generation_tokens", "Tokens generated", status.generation_tokens),
+            (COUNTER, "num_preemptions", "Requests whose KV was taken away", status.preemptions),
         ):
-            gauge = GaugeMetricFamily(name, text, labels=labels)
-            gauge.add_metric(values, value)
-            yield gauge
-        for name, text, value in (
-            ("vllm:prompt_tokens", "Prompt tokens, computed or cached", status.prompt_tokens),
-            ("vllm:generation_tokens", "Tokens generated", status.generation_tokens),
-            ("vllm:num_preemptions", "Requests whose KV was taken away", status.preemptions),
-        ):
-            counter = CounterMetricFamily(name, text, labels=labels)
-            counter.add_metric(values, value)
-            yield counter
-        blocks = GaugeMetricFamily("seatrial_kv_blocks", "KV blocks by state; the sum is the pool", labels=["state"])
-        for state, value in (("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)):
-            blocks.add_metric([state], value)
-        yield blocks
-        marks = CounterMetricFamily("seatrial_marks", "Rare paths taken, by name", labels=["name"])
-        for mark, n in sorted(dict(runtime.env.counters.total).items()):
-            marks.add_metric([mark], n)
-        yield marks
+            yield _family(kind, f"vllm:{name}", text, [(runtime.model, value)], "model_name")
+        blocks = [("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)]
+        yield _family(GAUGE, "seatrial_kv_blocks", "KV blocks by state; the sum is the pool", blocks, "state")
+        counts = sorted(dict(runtime.env.counters.total).items())
+        yield _family(COUNTER, "seatrial_marks", "Rare paths taken, by name", counts, "name")
         yield from _memory(runtime.memory)
-        yield from self._faults()
+        active: Counts[str] = Counts()
+        fired: Counts[str] = Counts()
+        for state in runtime.env.faults.states():
+            active[state.id] += state.state in CAN_FIRE
+            fired[state.id] += state.fired
+        yield _family(GAUGE, "seatrial_fault_active", "Occurrences that may fire now", active.items(), "fault")
+        yield _family(COUNTER, "seatrial_fault_fired", "Crossings that were broken", fired.items(), "fault")
 
-    def _faults(self) -> Iterator[Metric]:
-        active: dict[str, int] = {}
-        fired: dict[str, int] = {}
-        for state in self._runtime.env.faults.states():
-            active[state.id] = active.get(state.id, 0) + (state.state in CAN_FIRE)
-            fired[state.id] = fired.get(state.id, 0) + state.fired
-        now = GaugeMetricFamily("seatrial_fault_active", "Occurrences that may fire now", labels=["fault"])
-        total = CounterMetricFamily("seatrial_fault_fired", "Crossings that were broken", labels=["fault"])
-        for fault in active:
-            now.add_metric([fault], active[fault])
-            total.add_metric([fault], fired[fault])
-        yield now
-        yield total
+
+def _family(kind: type[Family], name: str, text: str, rows: Iterable[tuple[Any, ...]], *labels: str) -> Metric:
+    """One metric family. Each row has the values of the labels, then the value of the metric."""
+    family = kind(name, text, labels=labels)
+    for *values, value in rows:
+        family.add_metric(values, value)
+    return family
 
 
 def _memory(memory: MemoryFigures) -> Iterator[Metric]:
@@ -129,22 +120,15 @@ def _memory(memory: MemoryFigures) -> Iterator[Metric]:
     yield from _pools(memory.pools)
     if memory.prefix is not None:
         yield from _prefix(memory.prefix)
-    yield from _tenants(memory.tenants)
-    unowned = GaugeMetricFamily(
-        "seatrial_unowned_bytes", "Most bytes that a launch allocated outside of every pool", labels=["phase"]
-    )
-    for phase, size in memory.unowned_bytes.items():
-        unowned.add_metric([phase], size)
-    conversions = GaugeMetricFamily(
-        "seatrial_layout_conversions", "Most copies and transposed views in a launch", labels=["phase"]
-    )
-    for phase, n in memory.conversions.items():
-        conversions.add_metric([phase], n)
-    yield from (unowned, conversions)
+    tenants = [(one.tenant, figures_of(one)) for one in memory.tenants]
+    yield from _figures("seatrial_kv_tenant_", "tenant", tenants, TENANT_GAUGES, TENANT_COUNTERS)
+    text = "Most bytes that a launch allocated outside of every pool"
+    yield _family(GAUGE, "seatrial_unowned_bytes", text, memory.unowned_bytes.items(), "phase")
+    text = "Most copies and transposed views in a launch"
+    yield _family(GAUGE, "seatrial_layout_conversions", text, memory.conversions.items(), "phase")
     if memory.free_bytes is not None:
-        yield GaugeMetricFamily(
-            "seatrial_device_free_bytes", "Bytes that the device reports as free", memory.free_bytes
-        )
+        text = "Bytes that the device reports as free"
+        yield _family(GAUGE, "seatrial_device_free_bytes", text, [(memory.free_bytes,)])
 
 
 POOL_GAUGES = {
@@ -183,49 +167,49 @@ TENANT_COUNTERS = {
 
 
 def _pools(pools: Sequence[Usage]) -> Iterator[Metric]:
-    states = GaugeMetricFamily("seatrial_pool_bytes", "Bytes of a pool by state", labels=["pool", "state"])
-    missed = CounterMetricFamily(
-        "seatrial_pool_missed", "Allocations that needed a refill, a segment or an eviction", labels=["pool"]
-    )
-    rungs = CounterMetricFamily(
-        "seatrial_pool_rung", "Allocations by the rung that served them; reject: no rung did", labels=["pool", "rung"]
-    )
-    for usage in pools:
-        for state in ("held", "limbo", "free", "pinned"):
-            if (size := getattr(usage, f"{state}_bytes")) is not None:
-                states.add_metric([usage.pool, state], size)
-        missed.add_metric([usage.pool], usage.allocs - usage.hits)
-        for rung, n in (usage.rungs or {}).items():
-            rungs.add_metric([usage.pool, rung], n)
-    yield from (states, missed, rungs)
+    states = [
+        (usage.pool, state, size)
+        for usage in pools
+        for state in ("held", "limbo", "free", "pinned")
+        if (size := getattr(usage, f"{state}_bytes")) is not None
+    ]
+    yield _family(GAUGE, "seatrial_pool_bytes", "Bytes of a pool by state", states, "pool", "state")
+    missed = [(usage.pool, usage.allocs - usage.hits) for usage in pools]
+    text = "Allocations that needed a refill, a segment or an eviction"
+    yield _family(COUNTER, "seatrial_pool_missed", text, missed, "pool")
+    rungs = [(usage.pool, rung, n) for usage in pools for rung, n in (usage.rungs or {}).items()]
+    text = "Allocations by the rung that served them; reject: no rung did"
+    yield _family(COUNTER, "seatrial_pool_rung", text, rungs, "pool", "rung")
     rows = [(usage.pool, figures_of(usage)) for usage in pools]
-    yield from _families("seatrial_pool_", "pool", rows, POOL_GAUGES, POOL_COUNTERS)
+    yield from _figures("seatrial_pool_", "pool", rows, POOL_GAUGES, POOL_COUNTERS)
 
 
 def _prefix(prefix: PrefixUsage) -> Iterator[Metric]:
-    yield CounterMetricFamily("vllm:prefix_cache_queries", "Tokens looked for in the prefix cache", prefix.queries)
-    yield CounterMetricFamily("vllm:prefix_cache_hits", "Tokens found in the prefix cache", prefix.hits)
-    for name, text, value in (
-        ("hit_rate", "Share of looked-for tokens that were found", prefix.hit_rate),
-        ("published_bytes", "Bytes of blocks in the index", prefix.published_bytes),
-        ("cached_bytes", "Bytes of blocks in the index that no request holds", prefix.cached_bytes),
-        ("peak_bytes", "Most bytes that were in the index at once", prefix.peak_bytes),
+    for kind, name, text, value in (
+        (COUNTER, "vllm:prefix_cache_queries", "Tokens looked for in the prefix cache", prefix.queries),
+        (COUNTER, "vllm:prefix_cache_hits", "Tokens found in the prefix cache", prefix.hits),
+        (GAUGE, "seatrial_prefix_hit_rate", "Share of looked-for tokens that were found", prefix.hit_rate),
+        (GAUGE, "seatrial_prefix_published_bytes", "Bytes of blocks in the index", prefix.published_bytes),
+        (
+            GAUGE,
+            "seatrial_prefix_cached_bytes",
+            "Bytes of blocks in the index that no request holds",
+            prefix.cached_bytes,
+        ),
+        (GAUGE, "seatrial_prefix_peak_bytes", "Most bytes that were in the index at once", prefix.peak_bytes),
+        (COUNTER, "seatrial_prefix_published", "Blocks that entered the index", prefix.published),
+        (
+            COUNTER,
+            "seatrial_prefix_refused",
+            "Blocks that did not enter the index, since another block had equal content",
+            prefix.refused,
+        ),
+        (COUNTER, "seatrial_prefix_evicted", "Blocks that left the index to make room", prefix.evicted),
     ):
-        yield GaugeMetricFamily(f"seatrial_prefix_{name}", text, value)
-    for name, text, value in (
-        ("published", "Blocks that entered the index", prefix.published),
-        ("refused", "Blocks that did not enter the index, since another block had equal content", prefix.refused),
-        ("evicted", "Blocks that left the index to make room", prefix.evicted),
-    ):
-        yield CounterMetricFamily(f"seatrial_prefix_{name}", text, value)
+        yield _family(kind, name, text, [(value,)])
 
 
-def _tenants(tenants: Sequence[TenantUsage]) -> Iterator[Metric]:
-    rows = [(one.tenant, figures_of(one)) for one in tenants]
-    yield from _families("seatrial_kv_tenant_", "tenant", rows, TENANT_GAUGES, TENANT_COUNTERS)
-
-
-def _families(
+def _figures(
     prefix: str,
     label: str,
     rows: Sequence[tuple[str, Mapping[str, Any]]],
@@ -233,10 +217,7 @@ def _families(
     counters: Mapping[str, str],
 ) -> Iterator[Metric]:
     """One metric family for each name, with a sample for each row that has the figure."""
-    for names, kind in ((gauges, GaugeMetricFamily), (counters, CounterMetricFamily)):
+    for names, kind in ((gauges, GAUGE), (counters, COUNTER)):
         for name, text in names.items():
-            family = kind(prefix + name, text, labels=[label])
-            for value, figures in rows:
-                if name in figures:
-                    family.add_metric([value], figures[name])
-            yield family
+            present = [(value, figures[name]) for value, figures in rows if name in figures]
+            yield _family(kind, prefix + name, text, present, label)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from faults import FaultSpec, SpecError
 from runtime.core.env import Event
 from runtime.core.messages import End, Output
-from runtime.server.admin import make_admin
+from runtime.server.admin import Admin
 from runtime.server.admission import Admission, Terms
 from runtime.server.app import make_app
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig, is_loopback
@@ -52,10 +52,11 @@ class ServerProcess:
         self._stopping = asyncio.Event()
         self.empty = asyncio.Event()
         """Set while no request is open."""
+        self.empty.set()
         env = runtime.env
         terms = Terms(f"server-{os.getpid()}", runtime.context_tokens, config.answer_grace_s, runtime.tokenizer.decode)
         self.admission: Admission[Connection] = Admission(
-            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.counters.hit, self.empty
+            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.counters.hit, self._set_empty
         )
         self._meter = Meter(runtime)
 
@@ -74,8 +75,8 @@ class ServerProcess:
             # Checked again here, since a supervisor may have bound it: faults must not be armed over a network.
             assert is_loopback(admin_sock.getsockname()[0]), "the admin port belongs on loopback"
             token = os.environ[ADMIN_TOKEN_ENV]
-            admin = make_admin(runtime, self.admission, self.empty, self._journal, token, self.flush)
-            listeners.append(Listener(admin, admin_sock))
+            admin = Admin(runtime, self.admission, self.empty, self._journal, self.flush)
+            listeners.append(Listener(admin.app(token), admin_sock))
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
@@ -117,6 +118,12 @@ class ServerProcess:
             self._drop_if_not_reading(session, now_ns)
         if self._runtime.fatal is not None:
             self._stopping.set()
+
+    def _set_empty(self, empty: bool) -> None:
+        if empty:
+            self.empty.set()
+        else:
+            self.empty.clear()
 
     def _record(self, row: ServedRow, session: HttpSession | None) -> None:
         """Writes the row of a request that has ended, and counts it."""

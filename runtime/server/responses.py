@@ -37,6 +37,11 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return error_response(problem(error.status_code, str(error.detail), code), dict(error.headers or {}))
 
 
+async def _rejected(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Rejected)
+    return error_response(error.problem)
+
+
 async def _internal_error(_: Request, error: Exception) -> Response:
     text = f"the server failed: {type(error).__name__}"
     return error_response(Problem(500, text, "internal_error"))
@@ -44,5 +49,6 @@ async def _internal_error(_: Request, error: Exception) -> Response:
 
 ERRORS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
     HTTPException: _http_error,
+    Rejected: _rejected,
     Exception: _internal_error,
 }
