@@ -1,5 +1,6 @@
 """JSON objects of an answer, in one piece or as chunks of a stream. A subclass for each endpoint knows its shapes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from runtime.server.request import GenerationParams
 Json = Mapping[str, Any]
 
 
-class Rendering:
+class Rendering(ABC):
     """Renders one answer."""
 
     id_prefix: str
@@ -46,16 +47,20 @@ class Rendering:
         choice = self._choice(self._message(text), sampled, finish)
         return {**self._base, "object": self.whole_object, "choices": [choice], "usage": _usage(ended)}
 
+    @abstractmethod
     def _delta(self, text: str | None, *, opening: bool = False) -> Json:
         """The part of a choice that holds the text of a chunk; None in the last one."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _message(self, text: str) -> Json:
         """The part of a choice that holds the whole text."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _logprobs(self, sampled: Sequence[Sampled]) -> Json:
-        raise NotImplementedError
+        """The `logprobs` of a choice."""
+        ...
 
     def _chunk(self, part: Json, sampled: Sequence[Sampled], finish: str | None) -> Json:
         # With include_usage every chunk has the key; it is null in all but the last.
