@@ -33,7 +33,11 @@ from benchmarks.allocators_trace import trace
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.memory.kv.paged import PagedPool
-from runtime.memory.spans.adaptors import Fault, Limit, Retry, Stats, Track, ladder
+from runtime.memory.spans.adaptors.fault import Fault
+from runtime.memory.spans.adaptors.limit import Limit
+from runtime.memory.spans.adaptors.retry import Retry, ladder
+from runtime.memory.spans.adaptors.stats import Stats
+from runtime.memory.spans.adaptors.track import Track
 from runtime.memory.spans.arena import Arena
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.memory.spans.adaptors import Limit, Retry, ladder
+from runtime.memory.spans.adaptors.limit import Limit
+from runtime.memory.spans.adaptors.retry import Retry, ladder
 from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.pool import Pool

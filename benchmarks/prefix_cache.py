@@ -127,10 +127,10 @@ def index_parts(requests: int = 20) -> dict[str, float]:
         return (time.thread_time() - start) / requests / count * 1e9
 
     one = Owner("one")
-    found = {"keys": per_block(lambda row: lines[row].reach(prompts[row], count))}
-    found["publish"] = per_block(lambda row: pool.publish_all(one, *tables[row], lines[row].reach(prompts[row], count)))
+    found = {"keys": per_block(lambda row: lines[row].keys_for(prompts[row], count))}
+    found["publish"] = per_block(lambda row: pool.publish(one, *tables[row], lines[row].keys_for(prompts[row], count)))
     found["release"] = per_block(lambda row: pool.release(Owner(str(row)), tables[row][0], None))
-    found["find"] = per_block(lambda row: pool.index.find(lines[row].reach(prompts[row], count)))
+    found["find"] = per_block(lambda row: pool.index.find(lines[row].keys_for(prompts[row], count)))
     found["share"] = per_block(lambda row: pool.share(Owner(str(row)), tables[row][0]))
     for row in range(requests):
         pool.release(Owner(str(row)), tables[row][0], None)
@@ -146,14 +146,14 @@ def pool_alone(requests: int = 300) -> float:
         if at == 40:
             start = time.thread_time()
         line = BlockHashes(BLOCK_TOKENS, salt_of("", "", ""))
-        keys = line.reach(tokens, 72)
+        keys = line.keys_for(tokens, 72)
         assert not pool.index.find(keys)
         taken, generations = pool.take(Owner("one"), 72)
-        pool.publish_all(Owner("one"), taken, generations, keys)
+        pool.publish(Owner("one"), taken, generations, keys)
         blocks = list(taken)
         for full in range(73, 86):
             taken, generations = pool.take(Owner("one"), 1)
-            pool.publish_all(Owner("one"), taken, generations, line.reach(tokens, full)[full - 1 :])
+            pool.publish(Owner("one"), taken, generations, line.keys_for(tokens, full)[full - 1 :])
             blocks += taken
         pool.release(Owner("one"), blocks, None)
     return (time.thread_time() - start) / requests * 1e6

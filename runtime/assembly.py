@@ -16,27 +16,10 @@ from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Sink
 from runtime.core.ports import Clock, Device
 from runtime.engine import Chain, Engine, eager_only
-from runtime.memory.assembly import Fill, Timer
-from runtime.memory.host import host_memory
+from runtime.memory.assembly import Timer
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
-from runtime.memory.kv.swap import SwapSpace
-from runtime.memory.spans.pools import Pools
-from runtime.memory.spans.span import Span
-from runtime.memory.spans.upstream import Upstream
 from runtime.points import catalogue
-
-
-@dataclass(frozen=True)
-class HostSegments:
-    """The host memory of one runtime, and the functions that work on it."""
-
-    upstream: Upstream
-    block_bytes: int
-    """Bytes that the KV of one block takes on the host."""
-    move: Callable[[Span, Span, int], None]
-    poison: Callable[[str], Fill] | None = None
-    timer: Timer | None = None
-    """Clock (ns) that times allocations; None in virtual time, whose history must not depend on the machine."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +27,7 @@ class Assembly:
     """The parts of a runtime that `assemble` makes."""
 
     engine: Engine
-    host_pools: Pools
-    swap: SwapSpace | None
+    host: HostMemory
 
 
 def make_env(
@@ -80,21 +62,11 @@ def assemble(
     mailbox: Mailbox,
     pool: PagedPool,
     device: Device,
-    host: HostSegments,
+    segments: HostSegments,
     sink: Sink,
     chain: Chain = eager_only,
 ) -> Assembly:
-    """Makes host pools, swap space, and the engine with its scheduler and guard for `device`."""
-    pools, swap = host_memory(
-        env,
-        pool,
-        host.upstream,
-        host.block_bytes,
-        config.swap_blocks,
-        device.copy,
-        host.move,
-        host.poison,
-        host.timer,
-    )
-    engine = Engine(env, device, pool, sink, mailbox, config.limits, config.bounds, swap, chain)
-    return Assembly(engine, pools, swap)
+    """Makes host memory with its swap space, and the engine with its scheduler and guard for `device`."""
+    host = HostMemory(env, pool, segments, config.swap_blocks, device.copy)
+    engine = Engine(env, device, pool, sink, mailbox, config.limits, config.bounds, host.swap, chain)
+    return Assembly(engine, host)

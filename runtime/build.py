@@ -3,7 +3,7 @@
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from faults import FaultSpec
-from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
+from runtime.assembly import assemble, make_block_pool, make_env
 from runtime.config import EngineConfig, read_engine_config
 from runtime.contract.spec import ContractKey
 from runtime.core.env import Env
@@ -23,14 +23,14 @@ from runtime.device.malloc import keep_freed_memory
 from runtime.device.mem_info import MemInfo
 from runtime.device.threads import compute_alone
 from runtime.device.torch_mover import TorchMover
-from runtime.device.torch_segments import Filler, TorchSegments, carved, placed
+from runtime.device.torch_segments import TorchSegments, carved, placed
 from runtime.engine import Chain, Engine, eager_only
 from runtime.guard.audit import AuditRow
-from runtime.memory.assembly import MIB, PoolSizes, SpanMover, device_pools
+from runtime.memory.assembly import MIB, Poison, PoolSizes, device_pools
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.figures import kv_usage, prefix_usage, request_usages, tenant_usages
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.maintenance import MaintenanceLoop
-from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import PoolKind
 from runtime.memory.spans.usage import MemoryFigures
 from runtime.models.buffers import step_bytes
@@ -116,8 +116,8 @@ def _workspace(settings: EngineConfig, config: DecoderConfig, env: Env, segments
     return Workspace(config, segments, pools, scratch)
 
 
-def _poison(settings: EngineConfig, segments: TorchSegments) -> Callable[[str], Filler] | None:
-    return segments.filler if settings.poison else None
+def _poison(settings: EngineConfig, segments: TorchSegments) -> Poison | None:
+    return segments.poison if settings.poison else None
 
 
 class WallClock:
@@ -152,7 +152,7 @@ class Runtime:
         self._pool = pool
         self._runner = model
         self._space = model.decoder.space
-        self._pools: Pools | None = None
+        self._host: HostMemory | None = None
         self._maintenance: MaintenanceLoop | None = None
         self._engine: Engine | None = None
         self._crash: DeviceLost | None = None
@@ -180,17 +180,11 @@ class Runtime:
             segments, copies.block_bytes, segments.move, _poison(settings, segments), time.perf_counter_ns
         )
         made = assemble(settings, self.env, self.mailbox, pool, device, host, sink, chain)
-        self._engine, self._pools, swap = made.engine, made.host_pools, made.swap
+        self._engine, self._host = made.engine, made.host
         self._block_bytes = copies.block_bytes
         self._device = device
-        mover = SpanMover(segments.move)
-        if swap is not None:
-            mover.held_by(swap.renew, swap.barrier)
-        moves = {PoolKind.IO: mover} if swap is not None else {}
-        info = MemInfo(self.env)
-        self._maintenance = MaintenanceLoop(
-            self.env, self._pools, moves, mover.barrier, info.free_bytes, FREE_BYTES_MIN, self._measure
-        )
+        free_bytes = MemInfo(self.env).free_bytes
+        self._maintenance = MaintenanceLoop(self.env, made.host, free_bytes, FREE_BYTES_MIN, self._measure)
         if threaded:
             threading.Thread(
                 target=self._serve, args=[self._engine, self._maintenance], name="engine", daemon=True
@@ -217,11 +211,11 @@ class Runtime:
         return self._measure(self.memory.free_bytes)
 
     def _measure(self, free_bytes: int | None) -> MemoryFigures:
-        engine, pools, pool, block_bytes = self._engine, self._pools, self._pool, self._block_bytes
-        assert engine is not None and pools is not None, "start comes first"
+        engine, host, pool, block_bytes = self._engine, self._host, self._pool, self._block_bytes
+        assert engine is not None and host is not None, "start comes first"
         holdings = engine.holdings()
         tenants = tenant_usages(pool, holdings, block_bytes)
-        io = replace(pools.usage(PoolKind.IO), leaks=engine.leaked("io"))
+        io = replace(host.pool.usage(), leaks=engine.leaked("io"))
         return MemoryFigures(
             pools=(kv_usage(pool, tenants, engine.leaked(pool.name), block_bytes), io, *self._space.usages()),
             prefix=prefix_usage(pool, block_bytes),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from runtime.memory.kv.paged import PoolCount
+from runtime.memory.kv.counts import PoolCount
 
 
 @dataclass(slots=True)

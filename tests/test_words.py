@@ -12,7 +12,8 @@ PRODUCT = ("assertions", "faults", "harness", "runtime", "scenarios")
 TO_DO = (
     "runtime/engine",
     "runtime/fast_forward",
-    "runtime/memory",
+    "runtime/memory/kv/sequence_tags.py",
+    "runtime/memory/kv/tags.py",
 )
 """Folders and files whose words are still to be replaced. Only ever shorten this list."""
 

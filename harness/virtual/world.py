@@ -19,7 +19,7 @@ from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
 from harness.virtual.step_outputs import VirtualOutputs
-from runtime.assembly import HostSegments, assemble, make_block_pool, make_env
+from runtime.assembly import assemble, make_block_pool, make_env
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
 from runtime.core.messages import Mailbox
@@ -33,6 +33,7 @@ from runtime.device.virtual_time import VirtualTime
 from runtime.engine import EngineParts, StepExecutor
 from runtime.fast_forward import CHECK_ONE_IN, FastForward
 from runtime.guard.audit import AuditRow
+from runtime.memory.host import HostSegments
 from runtime.memory.kv.figures import kv_usage, prefix_usage, tenant_usages
 from runtime.memory.spans.upstream import Reserve
 from runtime.memory.spans.usage import MemoryFigures

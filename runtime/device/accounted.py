@@ -21,7 +21,7 @@ from runtime.core.work import Sampled, Work
 from runtime.device.ports import StepModel
 from runtime.memory.assembly import PoolSizes, device_pools
 from runtime.memory.spans.placement import aligned
-from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.pool import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.upstream import Upstream
 

@@ -3,7 +3,7 @@
 reserve ---> one uint8 tensor, its base at a multiple of 4096
 view    ---> Span -> tensor of a dtype and shape on its bytes      checked, since `out=` with a wrong shape only warns
 move    ---> the copy of a defragmentation                         like memmove: source and target may overlap
-fill    ---> overwrites freed bytes, for the adaptor Poison
+poison  ---> overwrites freed bytes                            a later read gets a visibly wrong value
 """
 
 import math
@@ -18,7 +18,11 @@ from runtime.memory.spans.placement import Place, aligned
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import ALIGNMENT_MAX, AllocRequest, Lifetime, PoolKind, Span
 
-Filler = Callable[[Place, int], None]
+SENTINEL = 0x5C
+"""The byte that overwrites freed bytes. Repeated, it is a large and finite number as float16 (279), bfloat16 and
+float32 (2.5e17), float64 and any integer. NaN would spoil good results: padding rows are masked by a product with 0,
+and 0 * NaN is not 0."""
+
 Make = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor that lives as long as the runtime."""
 
@@ -80,11 +84,11 @@ class TorchSegments:
         overlap = (old.pool, old.segment) == (new.pool, new.segment) and abs(old.offset - new.offset) < size_bytes
         target.copy_(source.clone() if overlap else source)
 
-    def filler(self, pool: str) -> Filler:
-        """Return a function that fills a place of `pool` with a byte value, for the adaptor Poison."""
+    def poison(self, pool: str) -> Callable[[Place], None]:
+        """Return a function that fills a place of `pool` with SENTINEL; see runtime/memory/assembly.py."""
 
-        def fill(place: Place, value: int) -> None:
-            self._tensors[pool, place.segment][place.offset : place.end].fill_(value)
+        def fill(place: Place) -> None:
+            self._tensors[pool, place.segment][place.offset : place.end].fill_(SENTINEL)
 
         return fill
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from runtime.memory.spans.extents import GRANULE
-from runtime.memory.spans.placement import aligned
+from runtime.memory.spans.placement import GRANULE, aligned
 from runtime.models.config import DecoderConfig
 
 Shape = tuple[int, ...]

@@ -21,8 +21,7 @@ from runtime.core.env import Env
 from runtime.device.torch_segments import TorchSegments
 from runtime.memory.assembly import PoolSizes, device_pools
 from runtime.memory.spans.placement import aligned
-from runtime.memory.spans.pool import Pool
-from runtime.memory.spans.pools import Pools
+from runtime.memory.spans.pool import Pool, Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, ResetScope, Span
 from runtime.memory.spans.usage import Usage
 from runtime.models.buffers import Buffers, padded_bytes, parts_of, sizes_of, step_bytes
@@ -102,7 +101,7 @@ class Workspace:
         """Figures of the device's pools, from any thread. Activations that do not belong to the current launch count as
         leaks: their reset was lost."""
         with self._lock:
-            weight, activation, workspace = (self.pools.usage(kind) for kind in KINDS)
+            weight, activation, workspace = (self.pools[kind].usage() for kind in KINDS)
             leaks = sum(request.session != self._session for _, request in self._activation.live())
             return [weight, replace(activation, leaks=leaks), workspace]
 

@@ -106,7 +106,7 @@ class Request:
 
     def keys_of(self, blocks: int) -> list[BlockKey]:
         """Return the prefix hashes of the request's first `blocks` blocks, which its tokens must fill."""
-        return self.keys.reach(self.tokens, blocks)
+        return self.keys.keys_for(self.tokens, blocks)
 
     @property
     def owner(self) -> Owner:

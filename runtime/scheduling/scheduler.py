@@ -111,7 +111,7 @@ class Scheduler:
         fresh = slice(request.published, full)
         keys = request.keys_of(full)
         blocks, generations = request.blocks[fresh], request.generations[fresh]
-        lost = self._pool.publish_all(request.owner, blocks, generations, keys[fresh])
+        lost = self._pool.publish(request.owner, blocks, generations, keys[fresh])
         if lost:
             self._env.counters.hit("kv.unpublished", lost)
         request.published = full

@@ -15,7 +15,11 @@ from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
-from runtime.memory.spans.adaptors import Fault, Limit, Poison, Retry, Stats, Track, ladder
+from runtime.memory.spans.adaptors.fault import Fault
+from runtime.memory.spans.adaptors.limit import Limit
+from runtime.memory.spans.adaptors.retry import Retry, ladder
+from runtime.memory.spans.adaptors.stats import Stats
+from runtime.memory.spans.adaptors.track import Track
 from runtime.memory.spans.arena import Arena
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents
@@ -28,16 +32,20 @@ from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Reserve, Segments
 from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
+from tests.runtime.memory.spans.bench import check
 
 KIB = 1024
 
 
 @dataclass
 class World:
-    pool: Pool
+    spans: SpanPool
     env: Env
     reserve: Reserve
     tickets: list[Ticket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pool: Pool = self.spans
 
     def ask(self, size_bytes: int = 1000, **words: object) -> AllocRequest:
         return AllocRequest(size_bytes, **{"lifetime": Lifetime.OP, "session": "s", "group": "g", **words})  # type: ignore[arg-type]
@@ -66,23 +74,24 @@ def make_env() -> Env:
     return Env(clock, 0, faults, Ledger())
 
 
-def spans_over(placement: Callable[[Segments], Placement]) -> World:
+def spans_over(make: Callable[[Segments], Placement], alignment: int = 1) -> World:
     env, reserve = make_env(), Reserve(16 * KIB)
-    return World(SpanPool(env, "p", placement(Segments(reserve, "p", 8 * KIB))), env, reserve)
+    placement = make(Segments(reserve, "p", 8 * KIB))
+    placement.longest = Lifetime.GLOBAL
+    return World(SpanPool(env, "p", placement, alignment), env, reserve)
 
 
 def all_adaptors() -> World:
     world = spans_over(lambda segments: Classes(Extents(segments)))
-    poisoned: list[Place] = []
-    inner = Fault(Track(Poison(world.pool, lambda place, byte: poisoned.append(place)), world.env), world.env)
+    inner = Fault(Track(world.pool, world.env), world.env)
     retry = Retry(Limit(inner, 16 * KIB), world.env, ladder(world.env, world.pool, move=lambda old, new, n: None))
     world.pool = Stats(retry, world.env.clock)
     return world
 
 
 WORLDS: dict[str, Callable[[], World]] = {
-    "arena": lambda: spans_over(lambda segments: Arena(segments, Lifetime.GLOBAL)),
-    "ring": lambda: spans_over(lambda segments: Ring(segments, Lifetime.GLOBAL)),
+    "arena": lambda: spans_over(Arena),
+    "ring": lambda: spans_over(Ring),
     "extents": lambda: spans_over(Extents),
     "classes": lambda: spans_over(lambda segments: Classes(Extents(segments))),
     "all adaptors": all_adaptors,
@@ -101,7 +110,7 @@ def test_a_span_is_what_was_asked_and_overlaps_no_other(world: World) -> None:
     assert all(span.pool == world.pool.name == "p" and span.bytes == 1000 and span.offset % 64 == 0 for span in spans)
     ranges = sorted((span.segment, span.offset, span.offset + span.bytes) for span in spans)
     assert all(one[0] < two[0] or one[2] <= two[1] for one, two in pairwise(ranges))
-    world.pool.check()
+    check(world.pool)
 
 
 def test_no_room_says_so_with_figures_and_takes_nothing(world: World) -> None:
@@ -128,7 +137,7 @@ def test_nothing_that_was_freed_is_reused_before_its_launch_is_done(world: World
     spans = world.fill()
     first, second = world.launch(), world.launch()
     back: list[Place] = []
-    world.pool.on_return(back.append)
+    world.spans.on_return.append(back.append)
     for span in spans:
         world.pool.free(span, second)
     with pytest.raises(OutOfMemory):
@@ -223,7 +232,7 @@ def test_limbo_is_counted_by_bytes_and_named_in_the_ledger(world: World) -> None
     world.pool.free(span, ticket)
     assert (world.pool.usage().held_bytes, world.pool.usage().limbo_bytes) == (0, held_bytes)
     assert [(entry.owner, entry.pool) for entry in world.env.ledger.limbo()] == [("s", "p")]
-    world.pool.check()
+    check(world.pool)
 
 
 def test_an_empty_pool_gives_every_byte_back_to_the_device(world: World) -> None:
@@ -248,13 +257,16 @@ def test_a_segment_with_a_span_in_limbo_is_kept(world: World) -> None:
     assert world.reserve.left_bytes > left_bytes
 
 
-def test_alignment_is_the_larger_of_what_was_asked_and_what_the_pool_wants(world: World) -> None:
+@pytest.mark.parametrize("placement", [Arena, Ring, Extents, lambda segments: Classes(Extents(segments))])
+def test_alignment_is_the_larger_of_what_was_asked_and_what_the_pool_wants(
+    placement: Callable[[Segments], Placement],
+) -> None:
+    world = spans_over(placement, alignment=512)
     world.pool.alloc(world.ask(100, alignment=64))
-    world.pool.set_alignment(512)
     assert world.pool.alloc(world.ask(100, alignment=64)).offset % 512 == 0
     assert world.pool.alloc(world.ask(100, alignment=1024)).offset % 1024 == 0
     with pytest.raises(ValueError, match="alignment 96"):
-        world.pool.set_alignment(96)
+        spans_over(placement, alignment=96)
 
 
 def test_defrag_moves_handles_or_nothing_and_loses_no_byte(world: World) -> None:
@@ -277,7 +289,7 @@ def test_defrag_moves_handles_or_nothing_and_loses_no_byte(world: World) -> None
         if first != last:
             with pytest.raises(DoubleFree):
                 world.pool.free(first, None)
-    world.pool.check()
+    check(world.pool)
 
 
 def test_usage_adds_up_at_every_step(world: World) -> None:

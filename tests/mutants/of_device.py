@@ -1,9 +1,10 @@
 """Mutants of torch segments, of KV on the host, and of launches that take memory in virtual time."""
 
+from collections.abc import Callable
 from typing import Any
 
 from runtime.device.accounted import AccountedModel
-from runtime.device.torch_segments import Filler, TorchSegments
+from runtime.device.torch_segments import TorchSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.swap import SwapSpace
 from runtime.memory.spans.placement import Place
@@ -19,11 +20,11 @@ def one_byte_short(sound: Function) -> Function:
 
 
 def not_the_last_granule(sound: Function) -> Function:
-    def filler(self: TorchSegments, pool: str) -> Filler:
-        fill: Filler = sound(self, pool)
-        return lambda place, value: fill(Place(place.segment, place.offset, max(0, place.bytes - 256)), value)
+    def poison(self: TorchSegments, pool: str) -> Callable[[Place], None]:
+        fill = sound(self, pool)
+        return lambda place: fill(Place(place.segment, place.offset, max(0, place.bytes - 256)))
 
-    return filler
+    return poison
 
 
 def keeps_the_room(sound: Function) -> Function:
@@ -70,7 +71,7 @@ def under_one_name(sound: Function) -> Function:
 def keeps_its_scratch(sound: Function) -> Function:
     def take(self: AccountedModel, work: Any, session: str) -> None:
         sound(self, work, session)
-        self.pools.alloc(AllocRequest(256, pool=PoolKind.WORKSPACE))
+        self.pools[PoolKind.WORKSPACE].alloc(AllocRequest(256, pool=PoolKind.WORKSPACE))
 
     return take
 
@@ -80,7 +81,7 @@ SUBJECTS = (
         Contents,
         (
             Mutant("a move leaves the last byte behind", TorchSegments, "move", one_byte_short),
-            Mutant("poison leaves the last granule out", TorchSegments, "filler", not_the_last_granule),
+            Mutant("poison leaves the last granule out", TorchSegments, "poison", not_the_last_granule),
             Mutant("a segment that goes keeps its room", TorchSegments, "give_back", keeps_the_room),
         ),
     ),

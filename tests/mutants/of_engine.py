@@ -57,7 +57,7 @@ SUBJECTS = (
         EngineMachine,
         (
             Mutant("blocks are published before they are computed", Scheduler, "_add", published_before_it_is_computed),
-            Mutant("a block is found in a foreign context", BlockHashes, "reach", whatever_came_before),
+            Mutant("a block is found in a foreign context", BlockHashes, "keys_for", whatever_came_before),
             Mutant("who has ended goes on", Request, "ended", goes_on_after_its_end),
             Mutant("an answer ends one token late", Request, "finish_reason", one_token_late),
             Mutant("who is preempted goes on without its KV", Request, "strip", thinks_it_has_computed),

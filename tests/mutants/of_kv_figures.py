@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runtime.core.errors import OutOfBlocks
 from runtime.core.owner import Owner
 from runtime.memory.kv import figures
-from runtime.memory.kv.account import Account
+from runtime.memory.kv.counts import Account
 from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
@@ -50,12 +50,12 @@ def share_adds_nothing(sound: Function) -> Function:
 
 
 def publication_is_not_counted(sound: Function) -> Function:
-    def add_all(self: PrefixIndex, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
+    def add(self: PrefixIndex, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
         added: int = sound(self, blocks, keys, generations)
         self.published -= added
         return added
 
-    return add_all
+    return add
 
 
 def each_holder_counts(sound: Function) -> Function:
@@ -76,13 +76,13 @@ SUBJECTS = (
                 "a call that evicts counts as a hit",
                 Account,
                 "count_served",
-                lambda f: lambda one, n, _, k: f(one, n, 0, k),
+                lambda f: lambda one, _, blocks: f(one, False, blocks),
             ),
             Mutant(
                 "hits count double", PagedPool, "count_lookup", lambda f: lambda one, who, n, k: f(one, who, n, 2 * k)
             ),
             Mutant("a shared block is not live for its tenant", PagedPool, "share", share_adds_nothing),
-            Mutant("a published block is not counted", PrefixIndex, "add_all", publication_is_not_counted),
+            Mutant("a published block is not counted", PrefixIndex, "add", publication_is_not_counted),
             Mutant("a shared block is asked once for each holder", figures, "_asked_bytes", each_holder_counts),
         ),
     ),

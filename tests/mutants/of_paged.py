@@ -57,13 +57,13 @@ def newest_goes_first(sound: Function) -> Function:
 def the_second_is_found(sound: Function) -> Function:
     """Of two blocks that hold the same, and so the first is in the index and nobody can find it."""
 
-    def add_all(self: PrefixIndex, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
+    def add(self: PrefixIndex, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
         for key in keys:
             self._blocks.pop(key, None)
         added: int = sound(self, blocks, keys, generations)
         return added
 
-    return add_all
+    return add
 
 
 def generation_stays(sound: Function) -> Function:
@@ -110,7 +110,7 @@ SUBJECTS = (
             Mutant("one block too many is evicted", PagedPool, "_evict", one_too_many_is_evicted),
             Mutant("a take that fails evicts all the same", PagedPool, "_evict", evicts_for_nothing),
             Mutant("the newest is evicted first", PrefixIndex, "evict", newest_goes_first),
-            Mutant("of two that hold the same the second is found", PrefixIndex, "add_all", the_second_is_found),
+            Mutant("of two that hold the same the second is found", PrefixIndex, "add", the_second_is_found),
             Mutant("an evicted block keeps its name", PrefixIndex, "evict", stays_known),
             Mutant("a damaged block keeps its name", PrefixIndex, "forget", stays_known),
             Mutant("a block is given on in its old generation", TagPlane, "hand_out", generation_stays),

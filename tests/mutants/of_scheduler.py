@@ -156,7 +156,7 @@ SUBJECTS = (
             Mutant("who is preempted goes on without its KV", Request, "strip", thinks_it_has_computed),
             Mutant("blocks are published before they are computed", Scheduler, "_add", published_before_it_is_computed),
             Mutant("blocks do not wait for the launch in flight", Scheduler, "remove", without_the_launch),
-            Mutant("a block is found in a foreign context", BlockHashes, "reach", whatever_came_before),
+            Mutant("a block is found in a foreign context", BlockHashes, "keys_for", whatever_came_before),
         ),
     ),
 )

@@ -46,8 +46,8 @@ def falls_to_the_base(sound: Function) -> Function:
 def overwrites_the_oldest(sound: Function) -> Function:
     def place(self: Ring, size: int, alignment: int) -> Place | None:
         place = sound(self, size, alignment)
-        while place is None and self._line:
-            oldest = self._line[0]
+        while place is None and self._ranges:
+            oldest = self._ranges[0]
             self.put_back(Place(self._segment or 0, oldest.start % self._capacity, oldest.end - oldest.start))
             place = sound(self, size, alignment)
         return place
@@ -60,9 +60,9 @@ def takes_those_before_it_along(sound: Function) -> Function:
 
     def put_back(self: Ring, place: Place) -> None:
         last = self._at[place.offset]
-        for lap in self._line:
-            if lap.start <= last.start:
-                lap.back = True
+        for taken in self._ranges:
+            if taken.start <= last.start:
+                taken.back = True
         sound(self, place)
 
     return put_back
@@ -111,9 +111,9 @@ def stays_on_the_free_list(sound: Function) -> Function:
 def closes_with_one_block_out(sound: Function) -> Function:
     def put_back(self: Classes, place: Place) -> None:
         sound(self, place)
-        run = self._runs.get(place.home)
+        run = self._runs.get(place.run)
         if run is not None and len(run.free) == run.blocks - 1:
-            self._close(place.home)
+            self._close(place.run)
 
     return put_back
 
@@ -163,7 +163,7 @@ SUBJECTS = (
         (
             *LIMBO,
             Mutant("the class below is taken", Classes, "class_of", class_below),
-            Mutant("a block stays on the free list", Classes, "_block", stays_on_the_free_list),
+            Mutant("a block stays on the free list", Classes, "_take_block", stays_on_the_free_list),
             Mutant("a run is closed with one block out", Classes, "put_back", closes_with_one_block_out),
             Mutant("spares are never given up", Classes, "tidy", keeps_its_spares),
         ),

@@ -11,6 +11,7 @@ from runtime.core.work import Way
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
+from tests.runtime.memory.spans.bench import check_index
 from tests.steps import CountedMachine, machine_settings
 
 STEMS = ([1, 2, 3, 4] * 3, [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9], [0] * 12)
@@ -141,7 +142,7 @@ class EngineMachine(CountedMachine):
     @invariant()
     def the_index_is_whole_and_bounded_and_finds_no_block_that_is_free(self) -> None:
         pool = self.bench.pool
-        pool.index.check()
+        check_index(pool.index)
         assert len(pool.index) <= pool.blocks
         assert pool.index.none_published(pool._free)
 

@@ -12,8 +12,8 @@ from faults import FaultSpec, Scope, When, parse_do
 from runtime.build import Runtime, build_served
 from runtime.core.messages import Output, Submit
 from runtime.core.work import Sampling
+from runtime.device.torch_segments import SENTINEL
 from runtime.memory.assembly import STEPS_MAX
-from runtime.memory.spans.adaptors.poison import SENTINEL
 from runtime.memory.spans.span import PoolKind, Span
 from runtime.models.config import ModelRefused
 

@@ -7,6 +7,7 @@ from runtime.core.errors import LaunchError
 from runtime.core.messages import Cancel
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import BLOCK_TOKENS, Bench, expected_tokens
+from tests.runtime.memory.spans.bench import check_index
 
 SHARED = list(range(100, 117))
 """Four full blocks and one token."""
@@ -34,7 +35,7 @@ def arm(bench: Bench, point: str, action: str, **when: int) -> None:
 
 
 def healthy(bench: Bench) -> None:
-    bench.pool.index.check()
+    check_index(bench.pool.index)
     assert bench.env.counters.total["kv.tag_breach"] == 0
     assert not [event for event in bench.env.events.take() if event.kind == "invariant"]
     assert bench.leftovers() == []
@@ -286,7 +287,7 @@ def test_damaged_cached_block_is_refused_by_the_tags_of_its_next_reader_and_nobo
 def _keys(bench: Bench) -> list:
     from runtime.memory.kv.prefix import BlockHashes, salt_of
 
-    return BlockHashes(BLOCK_TOKENS, salt_of("", "", "")).reach(SHARED, 4)
+    return BlockHashes(BLOCK_TOKENS, salt_of("", "", "")).keys_for(SHARED, 4)
 
 
 def test_a_launch_that_would_write_a_shared_block_is_our_own_mistake():

@@ -15,7 +15,7 @@ from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.host import host_memory
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.models.reference import Reference
 from runtime.scheduling.preemption import Mode
@@ -45,7 +45,8 @@ def serve(
     host = TorchSegments()
     mover = TorchMover(host, "io", (*model.kv.keys, *model.kv.values), pool.plane)
     device = CpuDevice({"": model}, pool.plane, env, mover=mover)
-    _, swap = host_memory(env, pool, host, mover.block_bytes, swap_blocks, device.copy, host.move)
+    segments = HostSegments(host, mover.block_bytes, host.move)
+    swap = HostMemory(env, pool, segments, swap_blocks, device.copy).swap
     sink = Heard()
     mode = Mode.SWAP if swap_blocks else Mode.RECOMPUTE
     limits = Limits(40, 4, len(prompts), expected_output=0.0, preemption=mode)

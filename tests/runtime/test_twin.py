@@ -25,7 +25,7 @@ from runtime.device.sim import SimDevice
 from runtime.device.virtual_time import VirtualTime
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
-from runtime.memory.host import host_memory
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
@@ -131,7 +131,8 @@ def live(tape: Tape, limits: Limits) -> dict[str, str]:
     device = CpuDevice({"": model}, pool.plane, env, threads=1, mover=mover)
     taped = TapedDevice(device, tape)
     tape.block_bytes = mover.block_bytes
-    _, swap = host_memory(env, pool, host, mover.block_bytes, SWAP_BLOCKS, taped.copy, host.move)
+    segments = HostSegments(host, mover.block_bytes, host.move)
+    swap = HostMemory(env, pool, segments, SWAP_BLOCKS, taped.copy).swap
     sink = Counted()
     engine = Engine(env, taped, pool, sink, mailbox, limits, Bounds(60.0, 600.0), swap)
     over = threading.Event()
@@ -205,7 +206,8 @@ def replay(tape: Tape, limits: Limits) -> tuple[list[Plan], dict[str, str]]:
     )
     taped = TapedDevice(device, again)
     # As many bytes a block as live, so that host memory is as full at every step.
-    _, swap = host_memory(env, pool, host, tape.block_bytes, SWAP_BLOCKS, taped.copy, host.move)
+    segments = HostSegments(host, tape.block_bytes, host.move)
+    swap = HostMemory(env, pool, segments, SWAP_BLOCKS, taped.copy).swap
     engine = Engine(env, taped, pool, sink, mailbox, limits, Bounds(60.0, 600.0), swap)
     for turn, mail in tape.came:
 

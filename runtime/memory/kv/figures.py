@@ -13,7 +13,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from runtime.core.owner import Owner
-from runtime.memory.kv.account import Account
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.spans.usage import PrefixUsage, RequestUsage, TenantUsage, Usage, p99
 
@@ -80,7 +79,19 @@ def tenant_usages(pool: PagedPool, holdings: Iterable[Holding], block_bytes: int
     for one in holdings:
         by_tenant[one.owner.tenant].append(one)
     return tuple(
-        _tenant(pool, tenant, account, by_tenant[tenant], block_bytes)
+        TenantUsage(
+            tenant=tenant,
+            requests=len(by_tenant[tenant]),
+            asked_bytes=_asked_bytes(pool, by_tenant[tenant], block_bytes),
+            held_bytes=account.live * block_bytes,
+            host_bytes=sum(one.host_bytes for one in by_tenant[tenant]),
+            peak_bytes=account.peak * block_bytes,
+            allocs=account.allocs,
+            hits=account.allocs - account.evicting,
+            failed=account.failed,
+            prefix_queries=account.queries,
+            prefix_hits=account.hits,
+        )
         for tenant, account in sorted(pool.accounts.items())
     )
 
@@ -100,24 +111,6 @@ def request_usages(pool: PagedPool, holdings: Iterable[Holding], block_bytes: in
             prefix_hits=one.prefix_hits,
         )
         for one in holdings
-    )
-
-
-def _tenant(
-    pool: PagedPool, tenant: str, account: Account, holdings: Sequence[Holding], block_bytes: int
-) -> TenantUsage:
-    return TenantUsage(
-        tenant=tenant,
-        requests=len(holdings),
-        asked_bytes=_asked_bytes(pool, holdings, block_bytes),
-        held_bytes=account.live * block_bytes,
-        host_bytes=sum(one.host_bytes for one in holdings),
-        peak_bytes=account.peak * block_bytes,
-        allocs=account.allocs,
-        hits=account.allocs - account.evicting,
-        failed=account.failed,
-        prefix_queries=account.queries,
-        prefix_hits=account.hits,
     )
 
 

@@ -14,7 +14,6 @@ there is no copy-on-write: `check_writes` asserts it before each launch.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from faults.points import Kind
 from runtime.core.env import Env
@@ -22,36 +21,12 @@ from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Limbo
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
-from runtime.memory.kv.account import Account
+from runtime.memory.kv.counts import Account, PoolCount
 from runtime.memory.kv.points import KV_EVICT, KV_PUBLISH, KV_TAKE
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
 from runtime.memory.kv.tags import TagPlane
 from runtime.memory.spans.points import MEMORY_FREE
-
-LATENCIES_KEPT = 4096
-
-
-class PoolCount(NamedTuple):
-    """Number of blocks in each state. `live + limbo + cached + free == total`, unless a block is lost or doubled."""
-
-    live: int
-    """Held by at least one request; a shared block counts once."""
-    limbo: int
-    """Held by no request, and touched by a launch in flight."""
-    free: int
-    total: int
-    cached: int = 0
-    """Held by no request, and kept for prompts with the same prefix. They are evicted when blocks are needed."""
-
-    @property
-    def reclaimable(self) -> int:
-        """Blocks that could be taken now."""
-        return self.free + self.cached
-
-    @property
-    def conserved(self) -> bool:
-        """True when the terms add up to `total`."""
-        return self.live + self.limbo + self.cached + self.free == self.total
+from runtime.memory.spans.usage import LATENCIES_KEPT, REJECT
 
 
 class PagedPool:
@@ -89,7 +64,7 @@ class PagedPool:
         self.latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
         """Wall time of the last LATENCIES_KEPT calls of `take`."""
         self._accounts: dict[str, Account] = {}
-        self._saved = {"preempt": 0, "reject": 0}
+        self._saved = {"preempt": 0, REJECT: 0}
         self._timer = timer
         self._start_ns = env.clock.now_ns()
 
@@ -124,13 +99,11 @@ class PagedPool:
             blocks = free[len(free) - n :]
             del free[len(free) - n :]
             blocks.reverse()
-        if short < n and not self.index.none_published(
-            blocks
-        ):  # freed by mistake while published: must not be found any more
-            self.index.forget(blocks)
+        if short < n and not self.index.none_published(blocks):
+            self.index.forget(blocks)  # they were freed by a bug while they were published
         if not env.ledger.acquire(self.name, owner.request, blocks):
-            self._report_double_allocation(owner.request, blocks)
-        account.count_served(1, short > 0, n)
+            env.tell("invariant", "kv.given_twice", f"{owner.request} is given blocks that are held: {blocks}")
+        account.count_served(short > 0, n)
         self._update_peak()
         return blocks
 
@@ -155,24 +128,17 @@ class PagedPool:
         """Count a shortage of blocks by the rung of the ladder that ended it: "preempt", or "reject" for none."""
         self._saved[rung] += 1
 
-    def publish(self, owner: Owner, block: int, generation: int, key: BlockKey) -> None:
-        """Enter `block`, whose KV is computed, under `key`, so that others may share it. The first block wins."""
+    def publish(self, owner: Owner, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> int:
+        """Enter blocks whose KV is computed, each under its key, so that others may share them. The first block with a
+        key wins. Return the number of keys that can't be found afterwards."""
         faults = self._env.faults
-        if faults.armed:
-            effect = owner.fire(KV_PUBLISH, faults, pool=self.name)
-            if effect is not None and effect.kind is Kind.DROP:
-                return
-        self.index.add(block, key, generation)
-
-    def publish_all(
-        self, owner: Owner, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]
-    ) -> int:
-        """Call `publish` for each block. Return the number of keys that can't be found afterwards."""
-        if not self._env.faults.armed:
-            self.index.add_all(blocks, keys, generations)
+        if not faults.armed:
+            self.index.add(blocks, keys, generations)
             return 0
-        for block, generation, key in zip(blocks, generations, keys, strict=True):
-            self.publish(owner, block, generation, key)
+        for block, key, generation in zip(blocks, keys, generations, strict=True):
+            effect = owner.fire(KV_PUBLISH, faults, pool=self.name)
+            if effect is None or effect.kind is not Kind.DROP:
+                self.index.add((block,), (key,), (generation,))
         return sum(not self.index.knows(key) for key in keys)
 
     def unpublish(self, block: int) -> None:
@@ -204,15 +170,15 @@ class PagedPool:
         )
 
     def check_writes(self, blocks: Sequence[int]) -> None:
-        """Before a launch: raises AssertionError when it would write what others may read."""
+        """Raise AssertionError when a launch would write a block of `blocks` that others may read."""
         assert self.index.none_published(blocks), f"a launch would write published blocks of pool {self.name}: {blocks}"
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that hold `tokens` tokens."""
+        """Return how many blocks hold `tokens` tokens."""
         return -(-tokens // self.block_tokens)
 
     def count(self) -> PoolCount:
-        """Where every block is, by four counts that are kept apart."""
+        """Count the blocks in each state. The four counts are kept apart, so that they reveal a lost block."""
         ledger = self._env.ledger
         live, limbo = ledger.live(self.name), ledger.in_limbo(self.name)
         return PoolCount(live, limbo, len(self._free), self.blocks, self.index.evictable)
@@ -253,9 +219,6 @@ class PagedPool:
         if used > self.peak:
             self.peak = used
 
-    def _report_double_allocation(self, owner: str, blocks: Sequence[int]) -> None:
-        self._env.tell("invariant", "kv.given_twice", f"{owner} is given blocks that are held: {blocks}")
-
     def _evict(self, n: int, owner: Owner) -> bool:
         """First rung of the ladder: evict `n` cached blocks. Return False, and evict none, when there are fewer."""
         if n > self.index.evictable:
@@ -274,7 +237,7 @@ class PagedPool:
         sequence is entered first, so that it is evicted before the prefix, which more requests share."""
         if self._pins:
             blocks = [block for block in blocks if block not in self._pins]
-        self._free += self.index.make_all_evictable(reversed(blocks))
+        self._free += self.index.make_evictable(reversed(blocks))
 
     def _return_from_limbo(self, blocks: list[int]) -> None:
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Fault points of KV in blocks and of swap; `memory.free` is with the other pools' (spans/points.py)."""
+"""Fault points of the paged KV pool and of swap. `memory.free`, which all pools cross, is in spans/points.py."""
 
 from faults.actions import drop, fail
 from faults.points import Point, shows
@@ -11,7 +11,7 @@ _HOST = (shows("group", pool=("io",), phase=PHASES),)
 KV_TAKE = Point(
     name="kv.take",
     layer="memory",
-    breaks="the KV pool says that it has no block left; blocks already held are untouched",
+    breaks="the KV pool reports that no block is left; blocks that are held are untouched",
     actions=(fail("oom", OutOfBlocks, symptom="mark:kv.out_of_blocks"),),
     scope=_BLOCKS,
 )
@@ -19,7 +19,7 @@ KV_TAKE = Point(
 KV_PUBLISH = Point(
     name="kv.publish",
     layer="memory",
-    breaks="a computed block is not published: nobody shares it, and its request goes on with it as before",
+    breaks="a computed block is not published: no request shares it; its own request continues as before",
     actions=(drop(symptom="mark:kv.unpublished"),),
     scope=_BLOCKS,
 )
@@ -27,7 +27,7 @@ KV_PUBLISH = Point(
 KV_EVICT = Point(
     name="kv.evict",
     layer="memory",
-    breaks="cached blocks are not evicted when room is needed, so the next rung must find it; the cache stays whole",
+    breaks="cached blocks are not evicted when blocks are needed, so the next rung is tried; the cache stays whole",
     actions=(drop(symptom="mark:kv.out_of_blocks"),),
     scope=_BLOCKS,
 )
@@ -35,7 +35,7 @@ KV_EVICT = Point(
 SWAP_OUT = Point(
     name="swap.out",
     layer="memory",
-    breaks="KV can't go to the host, as if there were no room: who is preempted computes it again; its tokens stay",
+    breaks="KV can't be copied to the host, as if it were full: the preempted request recomputes it; its tokens stay",
     actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
     scope=_HOST,
 )
@@ -43,7 +43,7 @@ SWAP_OUT = Point(
 SWAP_IN = Point(
     name="swap.in",
     layer="memory",
-    breaks="KV can't come back from the host: the request computes it again; its tokens stay",
+    breaks="KV can't be copied back from the host: the request recomputes it; its tokens stay",
     actions=(fail("refuse", SwapRefused, symptom="mark:swap.refused"),),
     scope=_HOST,
 )

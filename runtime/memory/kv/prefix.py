@@ -8,11 +8,10 @@
           ^                                     |
           `------------- found again -----------'
 
-A dict finds a key by its hash and then compares the whole key: the tokens of its own run one by one, and everything
-before that run by a digest of 16 bytes. A digest for each block would cost more than all the rest of its key. Blocks
-and entries are one to one, so the index is never larger than its pool.
-After Kwon et al. 2023 (PagedAttention, 4.4) and vLLM's automatic prefix caching; that blocks enter only after their KV
-was computed is the engine's part (`Scheduler.publish`).
+A dict finds a key by its hash and then compares the whole key: the tokens of its own run one by one, and all tokens
+before that run by a digest of 16 bytes. A digest for each block would cost more than the rest of its key. Each block
+has at most one entry, so the index is never larger than its pool. After Kwon et al. 2023 (PagedAttention, 4.4) and
+vLLM's automatic prefix caching. The scheduler enters a block only after its KV was computed (`Scheduler.publish`).
 """
 
 from array import array
@@ -41,7 +40,7 @@ class BlockHashes:
         self._wide_from: int | None = None
         """The first block with a token above 255. From there on a token takes four bytes, and a run begins."""
 
-    def reach(self, tokens: Sequence[int], blocks: int) -> list[BlockKey]:
+    def keys_for(self, tokens: Sequence[int], blocks: int) -> list[BlockKey]:
         """Return the keys of the first `blocks` blocks of `tokens`, all full. `tokens` only grows between calls."""
         keys, size = self._keys, self._block_tokens
         if len(keys) < blocks:
@@ -117,12 +116,8 @@ class PrefixIndex:
         """True when some block has this key."""
         return key in self._blocks
 
-    def add(self, block: int, key: BlockKey, generation: int) -> bool:
-        """Enter `block` under `key`. Return False, and change nothing, when another block has that key."""
-        return self.add_all((block,), (key,), (generation,)) == 1
-
-    def add_all(self, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
-        """Call `add` for each block. Return how many entered."""
+    def add(self, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
+        """Enter each block under its key, unless another block has that key. Return how many entered."""
         names, given, holder, added = self._keys, self._generations, self._blocks.setdefault, 0
         for block, key, generation in zip(blocks, keys, generations, strict=True):
             assert names[block] is None, f"block {block} is in the index already"
@@ -142,12 +137,9 @@ class PrefixIndex:
         self._evictable.pop(block, None)
         return self._generations[block]
 
-    def make_evictable(self, block: int) -> bool:
-        """Mark `block` as not held, most recently used. Return False when it is not in the index, and so is free."""
-        return not self.make_all_evictable((block,))
-
-    def make_all_evictable(self, blocks: Iterable[int]) -> list[int]:
-        """Call `make_evictable` for each block, in this order. Return the blocks that are not in the index."""
+    def make_evictable(self, blocks: Iterable[int]) -> list[int]:
+        """Mark `blocks` as held by no request, the last one as most recently used. Return those that are not in the
+        index: they are free."""
         keys, evictable, free = self._keys, self._evictable, []
         for block in blocks:
             if keys[block] is not None:
@@ -204,10 +196,3 @@ class PrefixIndex:
 
     def __len__(self) -> int:
         return len(self._keys) - self._keys.count(None)
-
-    def check(self) -> None:
-        """Raises AssertionError when the maps are not inverse, or an evictable block is not in the index."""
-        assert {key: block for block, key in enumerate(self._keys) if key is not None} == self._blocks, (
-            "the two maps of the prefix index differ"
-        )
-        assert all(self._keys[block] is not None for block in self._evictable), "an evictable block is not in the index"

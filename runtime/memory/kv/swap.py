@@ -1,9 +1,9 @@
-"""KV of preempted requests on the host: bytes out of a pool of size classes, there and back by the device's copies.
+"""KV of preempted requests on the host, in spans of the pool "io". The device copies it out and in.
 
-    blocks --copy out--> span on the host            blocks go back once the copy is done (limbo)
-    blocks <--copy in--- span on the host            the span goes back once that copy is done
+    blocks --copy out--> span on the host            the blocks are free once this copy is done (limbo)
+    blocks <--copy in--- span on the host            the span is free once this copy is done
 
-Tags travel in the same copies, so KV that was lost or mixed up on the way is known at the next launch.
+Tags are in the same copies, so the next launch detects KV that a copy lost or mixed up.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,16 +23,17 @@ from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 
 @dataclass(slots=True)
 class Swapped:
-    """Where the KV of one request lies. Readable once `ticket` has landed without an error."""
+    """The KV of one request on the host. It is complete once `ticket` is done without an error."""
 
     span: Span
-    """Another one after a defragmentation."""
+    """A defragmentation replaces it."""
     blocks: int
     ticket: Ticket
 
 
 class SwapSpace:
-    """`host` holds `block_bytes` for each block: K and V of all layers, and tags. Copies go through `copy`."""
+    """Swaps blocks of `kv` to the pool `host` and back. A block takes `block_bytes` bytes there: K and V of all layers,
+    and tags. `copy` queues a copy on the device."""
 
     def __init__(self, env: Env, kv: PagedPool, host: Pool, block_bytes: int, copy: Callable[[Copy], Ticket]) -> None:
         self._env = env
@@ -45,15 +46,15 @@ class SwapSpace:
 
     @property
     def count(self) -> int:
-        """Owners with KV here."""
+        """Number of requests with KV on the host."""
         return len(self._held)
 
     def out(self, owner: Owner, blocks: Sequence[int]) -> Swapped:
-        """Send the KV in `blocks` to the host and give them up. Raises SwapRefused, and then nothing has changed."""
+        """Copy the KV in `blocks` to the host and release them. Raises SwapRefused, and then nothing has changed."""
         faults = self._env.faults
         if faults.armed:
             owner.fire(SWAP_OUT, faults, pool=self._host.name)
-        asked = AllocRequest(
+        wanted = AllocRequest(
             len(blocks) * self._block_bytes,
             pool=PoolKind.IO,
             lifetime=Lifetime.SESSION,
@@ -61,7 +62,7 @@ class SwapSpace:
             group=owner.tenant,
         )
         try:
-            span = self._host.alloc(asked)
+            span = self._host.alloc(wanted)
         except OutOfMemory as error:
             raise SwapRefused(str(error)) from error
         try:
@@ -75,8 +76,9 @@ class SwapSpace:
         return swapped
 
     def back(self, owner: Owner, swapped: Swapped, blocks: Sequence[int]) -> Ticket:
-        """Bring it into fresh `blocks`. The span stays until `end`. Raises SwapRefused, and then nothing will come."""
-        assert swapped.ticket.done, f"the KV of {owner.request} is asked back before it has come to the host"
+        """Copy the KV into `blocks`, which are newly taken. The span stays until `end`. Raises SwapRefused, and then
+        nothing is copied."""
+        assert swapped.ticket.done, f"the KV of {owner.request} is copied back before its copy to the host is done"
         faults = self._env.faults
         if faults.armed:
             owner.fire(SWAP_IN, faults, pool=self._host.name)
@@ -88,20 +90,21 @@ class SwapSpace:
         return ticket
 
     def end(self, swapped: Swapped, after: Ticket | None) -> None:
-        """What lies there is given up, once `after` is done. (No reset of the session: that would also end a span whose
-        own release was lost, and nobody would ever see the leak.)"""
+        """Free the span once `after` is done. (A reset of the session would also end a span whose own free was lost,
+        and hide that leak.)"""
         del self._held[swapped.span]
         self._host.free(swapped.span, after)
 
     def renew(self, old: Span, new: Span) -> None:
-        """A defragmentation has moved what lay at `old`. A span whose release was lost is held by nobody here."""
+        """Replace the handle `old` after a defragmentation. A span whose free was lost is not known here."""
         swapped = self._held.pop(old, None)
         if swapped is not None:
             swapped.span = new
             self._held[new] = swapped
 
     def barrier(self) -> Ticket | None:
-        """None: spans may be moved. Raises DefragFailed while a copy is on its way, since it knows the old places."""
+        """Return None when spans may be moved. Raises DefragFailed while a copy is in flight, since it uses the places
+        of now."""
         if self._last is not None and not self._last.done:
             raise DefragFailed(f"{self._last.work} is in flight")
         return None

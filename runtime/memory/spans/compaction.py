@@ -1,44 +1,46 @@
-"""Where a defrag brings the free bytes of a segment together, and how far out from there its budget reaches.
+"""The plan of a defragmentation: where the free bytes of each segment come together, and which spans may slide.
 
-    |AA.BBCC.DD....|      the largest hole is the gap; to slide DD away from it wins 1 byte for 2, all three 2 for 6
-               ^gap
+    |AA.BBCC.DD....|      the largest hole is the gap; sliding DD (2 bytes) away from it widens it by 1 byte,
+               ^gap       sliding all three spans (6 bytes) widens it by 2
 
-Known from the holes alone: what lies between two of them is what would have to slide.
+A plan needs the holes only: the bytes between two holes are the bytes that would have to slide.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Hole = tuple[int, int]
-"""(start, end) in a segment."""
+"""(start, end) in a segment, in bytes."""
 
 
-class Plan(NamedTuple):
-    """What a defrag does with one segment."""
+class SegmentPlan(NamedTuple):
+    """The plan for one segment."""
 
     fill_rank: tuple[int, int]
-    """The fuller a segment the smaller, so that spans leave the emptier ones for it."""
+    """Sort key: a fuller segment has a smaller rank. Spans leave segments of larger rank."""
     gap: Hole
-    """All other holes are driven into it; where there is no hole, empty and at the end."""
+    """The hole that grows. A segment without a hole has an empty gap at its end."""
     reach: Hole
-    """Between these, spans slide away from the gap."""
+    """Spans inside of this range slide away from the gap."""
 
 
-def plan(sizes: Mapping[int, int], holes: Mapping[int, Sequence[Hole]], bytes_max: float) -> dict[int, Plan]:
-    """Plan each segment of `sizes`, whose `holes` are in order. Slides may take `bytes_max` in all, and the
-    segment with the largest hole spends first."""
+def plan_compaction(
+    sizes: Mapping[int, int], holes: Mapping[int, Sequence[Hole]], bytes_max: float
+) -> dict[int, SegmentPlan]:
+    """Plan each segment of `sizes` (segment -> bytes); `holes` of a segment are sorted. All slides together move at
+    most `bytes_max` bytes; the segment with the largest hole uses this budget first."""
     plans = {}
     for segment in sorted(sizes, key=lambda one: max(map(_length, holes[one]), default=0), reverse=True):
-        whole = sizes[segment]
-        gap = max(holes[segment], key=_length, default=(whole, whole))
+        size_bytes = sizes[segment]
+        gap = max(holes[segment], key=_length, default=(size_bytes, size_bytes))
         bytes_max, reach = _reach(holes[segment], bytes_max)
-        plans[segment] = Plan((sum(map(_length, holes[segment])) - whole, segment), gap, reach)
+        plans[segment] = SegmentPlan((sum(map(_length, holes[segment])) - size_bytes, segment), gap, reach)
     return plans
 
 
 def _reach(holes: Sequence[Hole], left_bytes: float) -> tuple[float, Hole]:
-    """Outwards from the largest hole, always over the neighbour that costs the fewest bytes for each byte won; and what
-    is left of the budget then."""
+    """Return the rest of the budget and the reach. The reach grows outwards from the largest hole, each time towards
+    the neighbouring hole with the fewest moved bytes for each byte that the gap gains."""
     if not holes:
         return left_bytes, (0, 0)
     low = high = max(range(len(holes)), key=lambda at: _length(holes[at]))

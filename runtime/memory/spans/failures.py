@@ -1,15 +1,15 @@
-"""Typed errors of the pools.
+"""Typed errors of the pools: the severity of each for the process, and the HTTP status and code for its client.
 
 RuntimeFailure
-|- OutOfMemory        recoverable       429 out_of_memory     says what was free, so a fragmented pool is known as such
-|  |- LimitReached    recoverable       429 memory_limit      the pool has room, its limit has not
-|  `- RingFull        recoverable       429 workspace_full    the ring's oldest span still stands in the way
-|- LifetimeEscape     recoverable       500 lifetime_escape   a span would outlive the pool that it was asked of
-|- DefragFailed       recoverable       500 defrag_failed     a move was not made; every span is where its owner thinks
-`- SpanMisuse         after clean-up    500 span_misuse       a bug of ours
-   |- UnknownSpan     never handed out by this pool
-   `- StaleSpan       freed, reset or moved since
-      `- DoubleFree   and freed again
+|- OutOfMemory        recoverable       429 out_of_memory     the pool has no place; says how much is free
+|  |- LimitReached    recoverable       429 memory_limit      the pool has room, but has reached its limit
+|  `- RingFull        recoverable       429 workspace_full    the ring's oldest span is still in use
+|- LifetimeEscape     recoverable       500 lifetime_escape   the span would outlive the spans of its pool
+|- DefragFailed       recoverable       500 defrag_failed     a move was not made; its span stays where it was
+`- SpanMisuse         after clean-up    500 span_misuse       a handle is wrong, which is a bug of the runtime
+   |- UnknownSpan                                             the pool never handed it out
+   `- StaleSpan                                               it was freed, reset or moved before
+      `- DoubleFree                                           it is freed a second time
 """
 
 from faults.points import Severity
@@ -17,65 +17,64 @@ from runtime.core.errors import RuntimeFailure
 
 
 class OutOfMemory(RuntimeFailure):
-    """A pool could not serve a request; nothing was taken."""
+    """The pool has no place for a request of `asked` bytes. Nothing was taken; `free` bytes were free."""
 
     http = 429
     code = "out_of_memory"
 
-    def __init__(self, message: str = "", asked: int = 0, free: int = 0, largest_free: int = 0) -> None:
+    def __init__(self, message: str = "", asked: int = 0, free: int = 0) -> None:
         super().__init__(message)
-        self.asked, self.free, self.largest_free = asked, free, largest_free
-        """Bytes, when it failed."""
+        self.asked, self.free = asked, free
 
     @property
     def fragmented(self) -> bool:
-        """Enough was free, only not in one piece."""
+        """True when enough bytes were free, but not in one piece."""
         return 0 < self.asked <= self.free
 
 
 class LimitReached(OutOfMemory):
-    """The pool's own limit said no."""
+    """The request would take the pool above its limit."""
 
     code = "memory_limit"
 
     @property
     def fragmented(self) -> bool:
-        """Never: a limit does not look at pieces."""
+        """Always False: a limit counts bytes, not pieces."""
         return False
 
 
 class RingFull(OutOfMemory):
-    """The ring has come round to a span that is still in use."""
+    """The ring has come round to a span that is in use."""
 
     code = "workspace_full"
 
 
 class LifetimeEscape(RuntimeFailure):
-    """The pool is reset more often than this span may end."""
+    """The lifetime of the span is longer than the longest one of its pool."""
 
     code = "lifetime_escape"
 
 
 class DefragFailed(RuntimeFailure):
-    """The copy of a move failed; what was moved before it stays moved."""
+    """A move could not be made. Spans that were moved before it stay moved."""
 
     code = "defrag_failed"
 
 
 class SpanMisuse(RuntimeFailure):
-    """A handle was used that this pool does not back."""
+    """The handle stands for no live span of this pool."""
 
     severity = Severity.AFTER_CLEANUP
     code = "span_misuse"
 
 
 class UnknownSpan(SpanMisuse):
-    """Never handed out by this pool, or altered since."""
+    """The pool never handed out this handle."""
 
 
 class StaleSpan(SpanMisuse):
-    """Its place may belong to another by now."""
+    """The span was freed, reset or moved before; its bytes may belong to another span."""
 
 
 class DoubleFree(StaleSpan):
-    """It was freed, reset or moved before."""
+    """The span was freed, reset or moved before, and is freed again."""

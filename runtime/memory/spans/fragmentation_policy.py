@@ -1,64 +1,58 @@
-"""What to do about fragmentation, and how often to look: the seed's bands, with the hysteresis that it leaves out.
+"""Advice on fragmentation, and how often to measure it. Fragmentation is 1 - largest free piece / free bytes.
 
-    0 ---- none ---- 0.3 ---- merge ---- 0.7 ---- defrag ---- 1      up at the line, down only `slack` below it
+    0 ---- NONE ---- 0.3 ---- MERGE ---- 0.7 ---- DEFRAG ---- 1
 
-Merging is free and done at once by extents; what is left to merge are the spare runs of size classes.
+The advice rises at a threshold, and falls again only SLACK below it. Extents merge holes at once; MERGE gives the spare
+runs of size classes back to them.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+MERGE_FROM = 0.3
+DEFRAG_FROM = 0.7
+SLACK = 0.05
+_SAMPLE_EVERY_MAX = 1024
 
 
 class Advice(IntEnum):
-    """In order of cost."""
+    """What to do, in order of cost."""
 
     NONE = 0
     MERGE = 1
     DEFRAG = 2
 
 
-@dataclass(slots=True)
 class FragmentationPolicy:
-    """Where the lines are, as shares of the free bytes, and in which band we are."""
+    """Holds the latest advice."""
 
-    merge_from: float = 0.3
-    defrag_from: float = 0.7
-    slack: float = 0.05
-    advice: Advice = Advice.NONE
+    def __init__(self) -> None:
+        self.advice = Advice.NONE
 
-    def __post_init__(self) -> None:
-        floor, between, ceiling = self.merge_from - self.slack, self.defrag_from - self.slack, self.defrag_from
-        if not (0 < floor <= self.merge_from < between <= ceiling <= 1):
-            raise ValueError(f"{self}: give 0 < merge_from < defrag_from <= 1 that lie more than slack apart")
-
-    def see(self, fragmentation: float) -> Advice:
-        """One more look; the advice from now on."""
-        rising = self._band(fragmentation)
-        falling = self._band(fragmentation + self.slack)
-        self.advice = max(rising, min(self.advice, falling))
+    def advise(self, fragmentation: float) -> Advice:
+        """Return the advice for the fragmentation that was measured now."""
+        self.advice = max(_band(fragmentation), min(self.advice, _band(fragmentation + SLACK)))
         return self.advice
 
-    def _band(self, fragmentation: float) -> Advice:
-        if fragmentation >= self.defrag_from:
-            return Advice.DEFRAG
-        return Advice.MERGE if fragmentation >= self.merge_from else Advice.NONE
+
+def _band(fragmentation: float) -> Advice:
+    if fragmentation >= DEFRAG_FROM:
+        return Advice.DEFRAG
+    return Advice.MERGE if fragmentation >= MERGE_FROM else Advice.NONE
 
 
 class Sampler:
-    """Says at which events to look: each `every`th, twice as rarely after each look that found nothing new, and at
-    every one again as soon as something changes. Looking costs a walk over the holes."""
+    """Decides at which allocations to measure, since that walks over all holes: at every one after the advice has
+    changed, and half as often after each measurement that changed nothing."""
 
-    def __init__(self, every_max: int = 1024) -> None:
-        self.every = 1
-        self._every_max = every_max
-        self._left = 1
+    def __init__(self) -> None:
+        self._every = self._left = 1
 
     def due(self) -> bool:
-        """One event; whether to look now."""
+        """Count one allocation. Return True when it is time to measure."""
         self._left -= 1
         return self._left <= 0
 
-    def looked(self, changed: bool) -> None:
-        """The look was taken."""
-        self.every = 1 if changed else min(2 * self.every, self._every_max)
-        self._left = self.every
+    def sampled(self, changed: bool) -> None:
+        """A measurement was made; `changed` says whether the advice changed."""
+        self._every = 1 if changed else min(2 * self._every, _SAMPLE_EVERY_MAX)
+        self._left = self._every

@@ -1,132 +1,109 @@
-"""A placement policy chooses where spans lie: the part in which arena, ring, extents and size classes differ.
+"""A placement decides where spans lie in the segments of a pool. Arena, ring, extents and size classes are placements.
 
-A placement knows places only. Holders, limbo and stale handles are kept by the pool (span_pool.py).
+A placement knows places only. Handles, owners and limbo are kept by the pool (span_pool.py).
 """
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.span import Lifetime
+from runtime.memory.spans.upstream import Segments
+
+GRANULE = 256
+"""Bytes. Sizes and offsets of places in an arena, a ring or extents are multiples of it; CUDA aligns to 256, too."""
 
 
 class Place(NamedTuple):
-    """A range of a segment that is taken; `bytes` is what it takes up, rounding included."""
+    """A range of bytes of a segment that is taken."""
 
     segment: int
     offset: int
     bytes: int
-    home: int = 0
-    """What the placement itself needs to know it again (a run of a size class); 0: nothing."""
+    """Size with rounding."""
+    run: int = 0
+    """Run of a size class (classes.py) that the place is a block of; 0 for a place that is no block."""
 
     @property
     def end(self) -> int:
-        """Offset behind its last byte."""
+        """Offset of the first byte behind the place."""
         return self.offset + self.bytes
 
 
-class Placement(Protocol):
-    """Takes places out of segments and puts them back."""
+class Placement(ABC):
+    """Takes places out of segments and puts them back. By default places never move: spans of an arena or a ring do not
+    live long enough for that."""
 
-    @property
-    def longest(self) -> Lifetime:
-        """The longest lifetime that may be placed here."""
-        ...
+    longest: Lifetime
+    """The longest lifetime of a span in it."""
+    full: type[OutOfMemory] = OutOfMemory
+    """The error that the pool raises when there is no place."""
+    hits = 0
+    """Places that were found without a refill of a size class and without a new segment."""
 
-    @property
-    def full(self) -> type[OutOfMemory]:
-        """The error that the pool raises when there is no place."""
-        ...
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
 
-    @property
-    def hits(self) -> int:
-        """Places found without a refill and without a new segment."""
-        ...
-
+    @abstractmethod
     def place(self, size_bytes: int, alignment: int) -> Place | None:
-        """Take a place of at least `size_bytes`. Return None, and change nothing, when there is none."""
-        ...
+        """Take a place of at least `size_bytes` bytes. Return None, and change nothing, when there is none."""
 
+    @abstractmethod
     def put_back(self, place: Place) -> None:
-        """The place is free for reuse from now on."""
-        ...
+        """Make the bytes of `place` available again."""
 
-    def plan_moves(self, bytes_max: float) -> None:
-        """Plan where free bytes come together, before `relocate` and `compact`. Slides take at most `bytes_max`."""
-        ...
-
-    def relocate(self, place: Place, alignment: int) -> Place | None:
-        """Take a place apart from `place` that leaves the free bytes in larger pieces; None when there is none."""
-        ...
-
-    def compact(self, place: Place, alignment: int) -> Place | None:
-        """As `relocate`, but it may share bytes with `place`, which only a copy like memmove survives."""
-        ...
-
-    def rank(self, place: Place) -> tuple[int, int, int]:
-        """Order of places for `relocate`: it moves a span to a place of smaller rank."""
-        ...
-
-    def distance(self, place: Place) -> int:
-        """Bytes between `place` and the gap that `compact` widens; 0 when it must not slide."""
-        ...
-
-    def tidy(self) -> None:
-        """Merge what was kept apart for speed."""
-        ...
-
+    @abstractmethod
     def drop_empty(self) -> int:
-        """Give segments that hold nothing back to where they came from; their bytes."""
-        ...
+        """Give segments without a place back to the device. Return their bytes."""
 
     @property
     def total_bytes(self) -> int:
-        """Of all segments."""
-        ...
+        """Bytes of all segments: taken + free + pinned."""
+        return self.segments.total_bytes
 
     @property
+    @abstractmethod
     def free_bytes(self) -> int:
-        """That `place` may still hand out."""
-        ...
+        """Bytes that `place` can still hand out."""
 
     @property
+    @abstractmethod
     def largest_free_bytes(self) -> int:
-        """The longest single piece of them."""
-        ...
+        """Bytes of the largest free piece."""
 
     @property
+    @abstractmethod
     def pinned_bytes(self) -> int:
-        """Put back or never used, and not to be handed out before a neighbour goes: total = taken + free + pinned."""
-        ...
+        """Bytes that are not taken and can't be handed out before a neighbour is put back."""
 
-
-class Fixed:
-    """The part of a Placement whose places never move: what is in it does not live long enough."""
+    def tidy(self) -> None:
+        """Merge free bytes that are kept apart for speed."""
+        return
 
     def plan_moves(self, bytes_max: float) -> None:
-        """Nothing."""
+        """Plan where free bytes come together. Call it before `relocate` and `compact`, which moves at most
+        `bytes_max` bytes."""
+        return
 
     def relocate(self, place: Place, alignment: int) -> Place | None:
-        """None."""
+        """Take a place that shares no byte with `place` and leaves free bytes in larger pieces; None without one."""
         return None
 
     def compact(self, place: Place, alignment: int) -> Place | None:
-        """None."""
+        """Take a place for `place` that may overlap it: the caller copies as memmove does. None without one."""
         return None
 
     def rank(self, place: Place) -> tuple[int, int, int]:
-        """All alike."""
+        """Sort key of a place. `relocate` moves a span to a place of smaller rank."""
         return (0, 0, 0)
 
     def distance(self, place: Place) -> int:
-        """0."""
+        """Bytes between `place` and the gap that `compact` widens; 0 for a place that `compact` must not move."""
         return 0
-
-    def tidy(self) -> None:
-        """Nothing is kept apart."""
 
 
 def minus(place: Place, other: Place) -> Place:
-    """The part of `place` that `other`, of the same length, does not cover; all of it when they don't meet."""
+    """Return the part of `place` that `other`, which is as long, does not cover."""
     if place.segment != other.segment or place.end <= other.offset or other.end <= place.offset:
         return place
     if place.offset < other.offset:
@@ -135,5 +112,5 @@ def minus(place: Place, other: Place) -> Place:
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """`offset` or the next multiple of `alignment`, a power of two."""
+    """Round `offset` up to a multiple of `alignment`, a power of two."""
     return (offset + alignment - 1) & -alignment

@@ -1,4 +1,4 @@
-"""Fault points of all pools (`memory.free`, which KV crosses too) and of span pools, crossed by the adaptor Fault."""
+"""Fault points of span pools, which the adaptor Fault crosses. The KV pool crosses `memory.free`, too."""
 
 from faults import actions
 from faults.points import Action, Kind, Point, Severity, shows
@@ -8,7 +8,7 @@ from runtime.memory.spans.failures import DefragFailed, OutOfMemory
 MEMORY_ALLOC = Point(
     name="memory.alloc",
     layer="memory",
-    breaks="a pool says that it has no room, before it looked or after it had taken it; what others hold is untouched",
+    breaks="a pool reports that it has no room, before or after it took a span; spans of other owners are untouched",
     actions=(actions.fail("oom", OutOfMemory, symptom="mark:memory.out_of_memory", placements=("before", "after")),),
     scope=(shows("group", "session", pool=("io",)), shows("session", pool=("activation",)), shows(pool=("workspace",))),
 )
@@ -16,7 +16,7 @@ MEMORY_ALLOC = Point(
 MEMORY_RESET = Point(
     name="memory.reset",
     layer="memory",
-    breaks="a reset is lost: the spans of its scope stay with their owners, and nothing else changes",
+    breaks="a reset is lost: the spans in its scope stay with their owners, and nothing else changes",
     actions=(actions.drop(symptom="audit:leak"),),
     scope=(shows("session", pool=("activation",)),),
 )
@@ -40,7 +40,7 @@ MEMORY_DEFRAG = Point(
 MEMORY_FREE = Point(
     name="memory.free",
     layer="memory",
-    breaks="a release is lost: what it gave back stays with its owner, and nothing else changes",
+    breaks="a release is lost: its blocks or span stay with their owner, and nothing else changes",
     actions=(Action("drop", Kind.DROP, severity=Severity.AFTER_CLEANUP, symptom="audit:leak"),),
     scope=(shows("group", pool=("kv",), phase=PHASES), shows("group", pool=("io",))),
 )

@@ -1,24 +1,22 @@
-"""Ring: scratch for one operator at a time, taken and given back in about the same order.
+"""Ring: scratch of one operator at a time, taken and put back in about the same order.
 
-    |....|bbbb|cc|dddd|......|      head runs ahead of tail, both count on for ever; position = count mod capacity
-         ^tail        ^head         a place is one piece: what does not fit before the end starts again at 0
+    |....|bbbb|cc|dddd|......|      head and tail count bytes for ever; position = count mod capacity
+         ^tail        ^head         a place is one piece: a place that does not fit before the end starts again at 0
 
-A place put back out of order is pinned until those around it have gone too. A ring that has come round to its own
-tail is full: RingFull, and nothing is overwritten.
+A place that is put back out of order stays pinned until the places around it are put back. When the head would pass the
+tail, the ring is full: the pool raises RingFull, and nothing is overwritten.
 """
 
 from collections import deque
 
 from runtime.memory.spans.failures import RingFull
-from runtime.memory.spans.placement import Fixed, Place, aligned
+from runtime.memory.spans.placement import GRANULE, Place, Placement, aligned
 from runtime.memory.spans.span import Lifetime
 from runtime.memory.spans.upstream import Segments
 
-GRANULE = 256
 
-
-class _Lap:
-    """One place on the endless line that the ring is wound from."""
+class _Range:
+    """One place by its counts of bytes: [start, end)."""
 
     __slots__ = ("back", "end", "start")
 
@@ -26,24 +24,22 @@ class _Lap:
         self.start, self.end, self.back = start, end, False
 
 
-class Ring(Fixed):
-    """See Placement. One segment, made when first needed, of `segments.segment_bytes`."""
+class Ring(Placement):
+    """A ring has one segment of `segments.segment_bytes` bytes, made at the first place."""
 
+    longest = Lifetime.OP
     full = RingFull
 
-    def __init__(self, segments: Segments, longest: Lifetime = Lifetime.OP) -> None:
-        self.longest = longest
-        self.hits = 0
-        self._segments = segments
+    def __init__(self, segments: Segments) -> None:
+        super().__init__(segments)
         self._segment: int | None = None
         self._capacity = segments.segment_bytes
-        self._line: deque[_Lap] = deque()
-        self._at: dict[int, _Lap] = {}
+        self._ranges: deque[_Range] = deque()
+        self._at: dict[int, _Range] = {}
         self._tail = self._head = 0
         self._taken_bytes = 0
 
     def place(self, size_bytes: int, alignment: int) -> Place | None:
-        """See Placement."""
         size_bytes = aligned(size_bytes, GRANULE)
         if size_bytes > self._capacity:
             return None
@@ -53,47 +49,40 @@ class Ring(Fixed):
         if self._segment is not None:
             self.hits += 1
         else:
-            self._segment = self._segments.grow(self._capacity)
+            self._segment = self.segments.grow(self._capacity)
             if self._segment is None:
                 return None
-        lap = _Lap(start, start + size_bytes)
-        self._head = lap.end
-        self._line.append(lap)
-        self._at[start % self._capacity] = lap
+        taken = _Range(start, start + size_bytes)
+        self._head = taken.end
+        self._ranges.append(taken)
+        self._at[start % self._capacity] = taken
         self._taken_bytes += size_bytes
         return Place(self._segment, start % self._capacity, size_bytes)
 
     def put_back(self, place: Place) -> None:
-        """See Placement. Both ends follow: tail past the oldest, head back over the newest."""
+        """See Placement. The tail advances over the oldest places that are back, the head falls over the newest."""
         self._at.pop(place.offset).back = True
         self._taken_bytes -= place.bytes
-        line = self._line
-        while line and line[0].back:
-            line.popleft()
-        while line and line[-1].back:
-            line.pop()
-        self._tail, self._head = (line[0].start, line[-1].end) if line else (0, 0)
+        ranges = self._ranges
+        while ranges and ranges[0].back:
+            ranges.popleft()
+        while ranges and ranges[-1].back:
+            ranges.pop()
+        self._tail, self._head = (ranges[0].start, ranges[-1].end) if ranges else (0, 0)
 
     def drop_empty(self) -> int:
-        """See Placement."""
-        if self._segment is None or self._line:
+        if self._segment is None or self._ranges:
             return 0
         segment, self._segment = self._segment, None
-        return self._segments.drop(segment)
-
-    @property
-    def total_bytes(self) -> int:
-        """See Placement."""
-        return self._segments.total_bytes
+        return self.segments.drop(segment)
 
     @property
     def free_bytes(self) -> int:
-        """Outside of tail..head; the two ends of it may not be one piece."""
+        """Bytes outside of tail..head. They may lie in two pieces."""
         return 0 if self._segment is None else self._capacity - (self._head - self._tail)
 
     @property
     def largest_free_bytes(self) -> int:
-        """See Placement."""
         if self._segment is None:
             return 0
         lap_end = self._lap_end()
@@ -101,7 +90,7 @@ class Ring(Fixed):
 
     @property
     def pinned_bytes(self) -> int:
-        """Inside of tail..head and not taken: put back out of order, or skipped at the end of a lap."""
+        """Bytes inside of tail..head that are not taken: put back out of order, or skipped at the end of a lap."""
         return self._head - self._tail - self._taken_bytes
 
     def _start(self, size_bytes: int, alignment: int) -> int:
@@ -111,4 +100,5 @@ class Ring(Fixed):
         return self._lap_end()
 
     def _lap_end(self) -> int:
+        """The count at which the ring starts again at offset 0."""
         return (self._head // self._capacity + 1) * self._capacity

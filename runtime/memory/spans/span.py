@@ -1,9 +1,9 @@
-"""What is asked of memory, and what it hands out: spans, never pointers.
+"""Requests to memory pools, and spans: the handles that pools hand out in place of pointers.
 
     AllocRequest --alloc--> Span(pool, segment, offset, bytes, generation) --device--> a view of that segment's tensor
 
-A span is a handle. Its generation is given once in the life of a pool, so a handle that was freed, reset or moved is
-known as such for ever, whatever lies at its place now.
+Each generation is given once in the life of a pool, so a pool recognises a handle that was freed, reset or moved, even
+when another span lies at its place.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 ALIGNMENT_MAX = 4096
-"""Offsets are aligned from the base of their segment, so whoever makes segments aligns the base to this."""
+"""Bytes. Offsets are aligned relative to the base of their segment, so the base is aligned to this."""
 
 
 class PoolKind(StrEnum):
-    """What bytes are for. Kinds differ in how long things live, which is why each has an allocator of its own."""
+    """The use of bytes. Kinds differ in how long their spans live, so each has an allocator of its own."""
 
     WEIGHT = "weight"
     KV = "kv"
@@ -26,7 +26,7 @@ class PoolKind(StrEnum):
 
 
 class Lifetime(IntEnum):
-    """How long a span may live; each outlives those before it."""
+    """How long a span may live, shortest first."""
 
     OP = 0
     GRAPH = 1  # one step, or one replay
@@ -36,18 +36,18 @@ class Lifetime(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AllocRequest:
-    """A wish for bytes. A plain value: make it once and ask with it as often as you like."""
+    """A request for `bytes` bytes. It is a plain value and may be used more than once."""
 
     bytes: int
     alignment: int = 64
-    """A power of two, at most ALIGNMENT_MAX, from the base of the segment."""
+    """A power of two up to ALIGNMENT_MAX, in bytes."""
     pool: PoolKind = PoolKind.ACTIVATION
     lifetime: Lifetime = Lifetime.OP
     session: str = ""
-    """The request or session that it is for; needed when it lives as long as that."""
+    """Id of the request, or of the step, that the span belongs to. Lifetime SESSION needs one."""
     group: str = ""
     owner: str = field(init=False, repr=False, compare=False)
-    """Whose holding it is in the ledger, and so who is named when it leaks."""
+    """Name in the ledger and in the audit: session, or group, or pool and lifetime."""
 
     def __post_init__(self) -> None:
         owner = self.session or self.group or f"{self.pool}.{self.lifetime.name.lower()}"
@@ -58,7 +58,7 @@ class AllocRequest:
         if not 1 <= self.alignment <= ALIGNMENT_MAX or self.alignment & (self.alignment - 1):
             problems.append(f"alignment = {self.alignment}: give a power of two from 1 to {ALIGNMENT_MAX}")
         if self.lifetime is Lifetime.SESSION and not self.session:
-            problems.append("lifetime = session: name the session, or nobody could reset it")
+            problems.append("lifetime = session: name the session, which a reset needs")
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -67,7 +67,7 @@ class AllocRequest:
 
 
 class Span(NamedTuple):
-    """A handle on `bytes` bytes. A tuple and no dataclass: one is made for each allocation of a step."""
+    """A handle to `bytes` bytes at `offset` of a segment. It is a tuple, since each allocation of a step makes one."""
 
     pool: str
     segment: int
@@ -78,14 +78,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResetScope:
-    """What a reset ends: all that lives as long as `lifetime` or shorter, of one session, one group, or all (None)."""
+    """The spans that a reset ends: all whose lifetime is `lifetime` or shorter. `session` and `group` narrow it to the
+    spans of one session or one group."""
 
     lifetime: Lifetime
     session: str | None = None
     group: str | None = None
 
     def covers(self, request: AllocRequest) -> bool:
-        """Whether what was asked by `request` ends with this scope."""
+        """Return True when the span of `request` is in this scope."""
         return (
             request.lifetime <= self.lifetime
             and (self.session is None or request.session == self.session)

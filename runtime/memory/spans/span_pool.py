@@ -1,14 +1,13 @@
-"""The pool that arena, ring and size classes share: handles, owners, limbo. Where a span lies, its placement says.
+"""The pool of spans on any placement (arena, ring, extents, size classes): handles, owners and limbo.
 
 alloc --> live --free / reset / defrag--> limbo --ticket done--> placement.put_back --> free
             |                               |
-            `-- owner in the ledger         `-- counted, and shown by the audit with its owner
+            `-- owner in the ledger         `-- the audit shows the owner of each entry
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 from runtime.core.env import Env
@@ -16,33 +15,41 @@ from runtime.core.ledger import Limbo
 from runtime.core.ports import Ticket
 from runtime.memory.spans.failures import DoubleFree, LifetimeEscape, StaleSpan, UnknownSpan
 from runtime.memory.spans.placement import Place, Placement, minus
-from runtime.memory.spans.pool import Move, Returned
+from runtime.memory.spans.pool import Move
 from runtime.memory.spans.span import ALIGNMENT_MAX, AllocRequest, ResetScope, Span
 from runtime.memory.spans.usage import Usage
 
+Returned = Callable[[Place], None]
+"""It is called for each place that becomes available: after everything that touches it is done, and before it can be
+handed out again."""
+
 
 class _Held(NamedTuple):
+    """A live span."""
+
     span: Span
     request: AllocRequest
     place: Place
 
 
 class SpanPool:
-    """See Pool. The ledger's items are generations."""
+    """Implements Pool. Every span is aligned to at least `alignment` bytes, a power of two up to ALIGNMENT_MAX. The
+    items of the ledger are generations."""
 
     def __init__(self, env: Env, name: str, placement: Placement, alignment: int = 1) -> None:
+        if not 1 <= alignment <= ALIGNMENT_MAX or alignment & (alignment - 1):
+            raise ValueError(f"pool {name}: alignment {alignment}; give a power of two from 1 to {ALIGNMENT_MAX}")
         self.name = name
+        self.on_return: list[Returned] = []
         self._env = env
         self._placement = placement
         self._live: dict[int, _Held] = {}
         self._limbo: dict[int, Place] = {}
         self._generation = self._allocs = 0
         self._asked_bytes = self._held_bytes = self._limbo_bytes = 0
-        self._on_return: list[Returned] = []
-        self.set_alignment(alignment)
+        self._alignment = alignment
 
     def alloc(self, request: AllocRequest) -> Span:
-        """See Pool."""
         placement = self._placement
         if request.lifetime > placement.longest:
             raise LifetimeEscape(
@@ -56,13 +63,11 @@ class SpanPool:
                 f"{placement.total_bytes} B in all",
                 request.bytes,
                 free,
-                largest,
             )
         self._allocs += 1
         return self._issue(request, place)
 
     def free(self, span: Span, after: Ticket | None) -> None:
-        """See Pool."""
         held = self._held(span, DoubleFree)
         if after is None or after.done:
             self._let_go(held.request.owner, (held,))
@@ -71,7 +76,7 @@ class SpanPool:
             self._end((held,), after)
 
     def reset(self, scope: ResetScope, after: Ticket | None) -> int:
-        """See Pool. One entry of limbo an owner, so an audit can still say whose they are."""
+        """See Pool. Each owner gets its own entry in limbo, so that an audit can name it."""
         by_owner: dict[str, list[_Held]] = {}
         for held in self._live.values():
             if scope.covers(held.request):
@@ -81,12 +86,11 @@ class SpanPool:
         return sum(held.span.bytes for ended in by_owner.values() for held in ended)
 
     def release_free(self) -> int:
-        """See Pool."""
         return self._placement.drop_empty()
 
     def defrag(self, move: Move, barrier: Ticket | None, *, bytes_max: int | None = None, overlap: bool = False) -> int:
-        """See Pool. First each span beside the gap goes into a hole elsewhere, which widens the gap by as many bytes as
-        are moved. What finds none slides, farthest first, so that each makes room for the next: dearer by far."""
+        """See Pool. First, spans are relocated into holes elsewhere: the gap grows by as many bytes as are moved. With
+        `overlap`, the others then slide, farthest first, so that each makes room for the next. Sliding costs more."""
         placement, left_bytes = self._placement, math.inf if bytes_max is None else bytes_max
         placement.tidy()
         placement.plan_moves(left_bytes)
@@ -101,15 +105,12 @@ class SpanPool:
         return moved
 
     def find(self, span: Span) -> AllocRequest:
-        """See Pool."""
         return self._held(span, StaleSpan).request
 
     def live(self) -> Iterator[tuple[Span, AllocRequest]]:
-        """See Pool."""
         return ((held.span, held.request) for held in list(self._live.values()))
 
     def usage(self) -> Usage:
-        """See Pool."""
         placement = self._placement
         return Usage(
             pool=self.name,
@@ -127,25 +128,7 @@ class SpanPool:
 
     @property
     def taken_bytes(self) -> int:
-        """See Pool."""
         return self._held_bytes + self._limbo_bytes
-
-    def set_alignment(self, alignment: int) -> None:
-        """See Pool."""
-        if not 1 <= alignment <= ALIGNMENT_MAX or alignment & (alignment - 1):
-            raise ValueError(f"pool {self.name}: alignment {alignment}; give a power of two from 1 to {ALIGNMENT_MAX}")
-        self._alignment = alignment
-
-    def on_return(self, call: Returned) -> None:
-        """See Pool."""
-        self._on_return.append(call)
-
-    def check(self) -> None:
-        """See Pool."""
-        assert self.usage().conserved, f"bytes of pool {self.name} don't add up: {self.usage()}"
-        places = sorted([*(held.place for held in self._live.values()), *self._limbo.values()])
-        for one, after in pairwise(places):
-            assert one.segment != after.segment or one.end <= after.offset, f"{one} and {after} overlap"
 
     def _issue(self, request: AllocRequest, place: Place) -> Span:
         self._generation += 1
@@ -165,7 +148,7 @@ class SpanPool:
         raise UnknownSpan(f"pool {self.name} never handed out {span}")
 
     def _end(self, ended: Sequence[_Held], *after: Ticket | None) -> None:
-        """Holdings of one owner end; their places follow once all of `after` is done."""
+        """End holdings of one owner. Their places become available once all of `after` is done."""
         owner = ended[0].request.owner
         self._let_go(owner, ended)
         self._limbo.update((held.span.generation, held.place) for held in ended)
@@ -192,7 +175,7 @@ class SpanPool:
             self._held_bytes -= held.place.bytes
 
     def _put_back(self, place: Place) -> None:
-        for call in self._on_return:
+        for call in self.on_return:
             call(place)
         self._placement.put_back(place)
 

@@ -57,7 +57,7 @@ class World:
 def test_while_nothing_is_armed_a_launch_takes_nothing():
     world = World()
     assert world.model.run(work(1)) == (Sampled(7), Sampled(7))
-    assert world.model.pools.usage(PoolKind.ACTIVATION).allocs == 0
+    assert world.model.pools[PoolKind.ACTIVATION].usage().allocs == 0
 
 
 @pytest.mark.parametrize("nth", range(4 + LAYERS))
@@ -83,7 +83,7 @@ def test_a_launch_crosses_the_points_as_often_as_the_torch_one():
     assert not world.bench.fires
     world.model.run(work(2))
     assert len(world.bench.fires) == 1
-    assert world.model.pools.usage(PoolKind.ACTIVATION).fallbacks == 1
+    assert world.model.pools[PoolKind.ACTIVATION].usage().fallbacks == 1
 
 
 def test_a_lost_reset_is_a_leak_with_the_name_of_its_step_until_room_is_short():
@@ -176,7 +176,7 @@ class Lost(CountedMachine):
     @invariant()
     def only_lost_steps_are_held(self) -> None:
         assert self.world.owners <= set(self.lost)
-        usage = self.world.model.pools.usage(PoolKind.ACTIVATION)
+        usage = self.world.model.pools[PoolKind.ACTIVATION].usage()
         assert usage.conserved
         if len(self.lost) <= STEPS_MAX:
             assert self.world.owners == set(self.lost), "nothing is taken back while there is room"

@@ -14,17 +14,16 @@ from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments
-from runtime.memory.assembly import SpanMover
-from runtime.memory.host import host_memory
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.points import POINTS
 from runtime.memory.kv.swap import Swapped
 from runtime.memory.maintenance import EVERY_NS, MaintenanceLoop
 from runtime.memory.spans.failures import DefragFailed
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
-from runtime.memory.spans.span import PoolKind
 from runtime.memory.spans.usage import MemoryFigures
 from tests.runtime.fakes import SetClock
+from tests.runtime.memory.spans.bench import check
 from tests.steps import CountedMachine, machine_settings
 
 BLOCKS, SWAP_BLOCKS = 24, 40
@@ -46,16 +45,11 @@ class Hosted(CountedMachine):
         self.keys = torch.zeros(BLOCKS, 2, 4, 1024)
         self.mover = TorchMover(self.segments, "io", [self.keys], self.pool.plane)
         self.flying: list[tuple[Ticket, Copy]] = []
-        self.pools, swap = host_memory(
-            self.env, self.pool, self.segments, self.mover.block_bytes, SWAP_BLOCKS, self.copy, self.segments.move
-        )
-        assert swap is not None
-        self.swap = swap
-        self.moves = SpanMover(self.segments.move)
-        self.moves.held_by(swap.renew, swap.barrier)
-        self.maintenance = MaintenanceLoop(
-            self.env, self.pools, {PoolKind.IO: self.moves}, swap.barrier, lambda: None, 0, lambda free: MemoryFigures()
-        )
+        segments = HostSegments(self.segments, self.mover.block_bytes, self.segments.move)
+        self.host = HostMemory(self.env, self.pool, segments, SWAP_BLOCKS, self.copy)
+        assert self.host.swap is not None
+        self.swap = self.host.swap
+        self.maintenance = MaintenanceLoop(self.env, self.host, lambda: None, 0, lambda free: MemoryFigures())
         self.out: dict[str, Swapped] = {}
         self.value: dict[str, int] = {}
         self.count = 0
@@ -117,7 +111,7 @@ class Hosted(CountedMachine):
     def defrag(self, overlap: bool) -> None:
         """As the maintenance does in the top band."""
         self.faults.clean()
-        self.pools[PoolKind.IO].defrag(self.moves, self.swap.barrier(), overlap=overlap)
+        self.host.pool.defrag(self.host.move, self.swap.barrier(), overlap=overlap)
 
     @precondition(lambda self: self.flying)
     @rule()
@@ -139,9 +133,9 @@ class Hosted(CountedMachine):
 
     @invariant()
     def who_is_out_holds_one_span_and_nobody_else_does(self) -> None:
-        held = {request.owner: span for span, request in self.pools[PoolKind.IO].live()}
+        held = {request.owner: span for span, request in self.host.pool.live()}
         assert held == {name: swapped.span for name, swapped in self.out.items()}
-        self.pools[PoolKind.IO].check()
+        check(self.host.pool)
 
     @invariant()
     def what_has_arrived_is_whole(self) -> None:

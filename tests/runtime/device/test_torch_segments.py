@@ -9,9 +9,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from faults import DisabledFaults
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.device.torch_segments import TorchSegments, carved, placed
-from runtime.memory.spans.adaptors import Poison
-from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.device.torch_segments import SENTINEL, TorchSegments, carved, placed
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.failures import OutOfMemory
@@ -19,6 +17,7 @@ from runtime.memory.spans.span import ALIGNMENT_MAX, AllocRequest, Lifetime, Poo
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Segments
 from tests.runtime.fakes import SetClock
+from tests.runtime.memory.spans.bench import check
 from tests.steps import CountedMachine, machine_settings
 
 KIB = 1024
@@ -38,7 +37,8 @@ class Contents(CountedMachine):
         self.segments = TorchSegments(256 * KIB)
         env = Env(SetClock(), 0, DisabledFaults(), Ledger())
         placement = Classes(Extents(Segments(self.segments, "io", 64 * KIB), high_from_bytes=8 * KIB))
-        self.pool = Poison(SpanPool(env, "io", placement), self.segments.filler("io"))
+        self.pool = SpanPool(env, "io", placement)
+        self.pool.on_return.append(self.segments.poison("io"))
         self.values: dict[Span, int] = {}
         self.count = 0
 
@@ -81,7 +81,7 @@ class Contents(CountedMachine):
     @invariant()
     def room_is_counted(self) -> None:
         assert self.segments.taken_bytes == self.pool.usage().total_bytes <= 256 * KIB
-        self.pool.check()
+        check(self.pool)
 
 
 TestContents = Contents.TestCase

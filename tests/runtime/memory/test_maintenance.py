@@ -1,12 +1,15 @@
-"""Between two steps: empty segments go back under pressure, holes are closed in quiet hours."""
+"""Between two steps: empty segments go back under pressure, holes are closed in quiet hours.
+
+The world holds the spans in place of a swap space."""
 
 import pytest
 
 from runtime.core.ports import Ticket
-from runtime.memory.assembly import PoolSizes, SpanMover, engine_pools
+from runtime.core.work import Copy
+from runtime.memory.host import HostMemory, HostSegments
+from runtime.memory.kv.paged import PagedPool
 from runtime.memory.maintenance import EVERY_NS, MaintenanceLoop
 from runtime.memory.spans.failures import DefragFailed, LimitReached
-from runtime.memory.spans.pools import Pools
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.spans.upstream import Reserve
 from runtime.memory.spans.usage import MemoryFigures
@@ -20,21 +23,22 @@ class World:
         self.busy = False
         self.launch: Ticket | None = None
         self.held: dict[Span, int] = {}
-        self.mover = SpanMover()
-        self.mover.held_by(self.renew, self.barrier)
         self.room = Reserve(16 * MIB)
-        self.pools: Pools = engine_pools(
-            self.bench.env, self.room, PoolSizes(io=8 * MIB, io_segment=2 * MIB), self.mover
-        )
+        env = self.bench.env
+        segments = HostSegments(self.room, 8 * KIB, lambda old, new, size_bytes: None)
+        self.host = HostMemory(env, PagedPool(env, 1, 4), segments, 1024, self.copy)
+        self.host.swap = self  # type: ignore[assignment]
+        self.pool = self.host.pool
         self.maintenance = MaintenanceLoop(
-            self.bench.env,
-            self.pools,
-            {PoolKind.IO: self.mover},
-            self.mover.barrier,
+            env,
+            self.host,
             lambda: self.free,
             MIB,
-            lambda free_bytes: MemoryFigures((self.pools.usage(PoolKind.IO),), free_bytes=free_bytes),
+            lambda free_bytes: MemoryFigures((self.pool.usage(),), free_bytes=free_bytes),
         )
+
+    def copy(self, copy: Copy) -> Ticket:
+        raise AssertionError("nothing is swapped here")
 
     def renew(self, old: Span, new: Span) -> None:
         self.held[new] = self.held.pop(old)
@@ -45,16 +49,15 @@ class World:
         return self.launch
 
     def swap(self, size: int) -> Span:
-        span = self.pools.alloc(AllocRequest(size, pool=PoolKind.IO, lifetime=Lifetime.SESSION, session="s"))
+        span = self.pool.alloc(AllocRequest(size, pool=PoolKind.IO, lifetime=Lifetime.SESSION, session="s"))
         self.held[span] = size
         return span
 
-    def in_pieces(self) -> None:
-        """Every second span of 140 KiB is free: nearly all that is free lies apart."""
-        spans = [self.swap(140 * KIB) for _ in range(14)]
-        for span in spans[::2]:
+    def in_pieces(self, spans: int = 14) -> None:
+        """Every second span of 280 KiB is free: nearly all that is free lies apart."""
+        for span in [self.swap(280 * KIB) for _ in range(spans)][::2]:
             del self.held[span]
-            self.pools.free(span, None)
+            self.pool.free(span, None)
 
     def turn(self) -> None:
         self.maintenance.turn()
@@ -63,9 +66,9 @@ class World:
 
 def test_pressure_gives_back_what_holds_nothing_and_is_counted():
     world = World()
-    world.pools.free(world.swap(KIB), None)
+    world.pool.free(world.swap(KIB), None)
     world.turn()
-    assert world.room.left_bytes == 14 * MIB
+    assert world.room.left_bytes == 12 * MIB
     world.free = MIB - 1
     world.turn()
     assert world.room.left_bytes == 16 * MIB
@@ -107,10 +110,10 @@ def test_a_device_that_cannot_say_is_under_no_pressure():
 def test_holes_are_closed_and_holders_are_told():
     world = World()
     world.in_pieces()
-    assert world.pools.usage(PoolKind.IO).fragmentation > 0.7
+    assert world.pool.usage().fragmentation > 0.7
     world.turn()
-    assert world.pools.usage(PoolKind.IO).fragmentation < 0.7
-    assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live())
+    assert world.pool.usage().fragmentation < 0.7
+    assert sorted(world.held) == sorted(span for span, _ in world.pool.live())
 
 
 def test_old_places_come_back_only_when_the_launch_that_touches_them_is_done():
@@ -118,10 +121,10 @@ def test_old_places_come_back_only_when_the_launch_that_touches_them_is_done():
     world.in_pieces()
     world.launch = world.bench.launch()
     world.turn()
-    usage = world.pools.usage(PoolKind.IO)
+    usage = world.pool.usage()
     assert usage.limbo_bytes > 0
     world.bench.complete(world.launch)
-    assert world.pools.usage(PoolKind.IO).limbo_bytes == 0
+    assert world.pool.usage().limbo_bytes == 0
 
 
 def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
@@ -136,9 +139,9 @@ def test_nothing_moves_while_a_copy_is_in_flight_and_a_failed_move_is_counted():
     world.bench.arm("memory.defrag: error", place="in_flight", skip=1)
     world.turn()
     assert world.bench.env.counters.take() == {"memory.defrag_failed": 1}
-    assert sorted(world.held) == sorted(span for span, _ in world.pools[PoolKind.IO].live()), "one moved, and is known"
+    assert sorted(world.held) == sorted(span for span, _ in world.pool.live()), "one moved, and is known"
     world.turn()
-    assert world.pools.usage(PoolKind.IO).fragmentation < 0.7, "healed"
+    assert world.pool.usage().fragmentation < 0.7, "healed"
 
 
 def test_it_turns_once_in_a_while_and_shows_figures_of_then():
@@ -152,3 +155,27 @@ def test_it_turns_once_in_a_while_and_shows_figures_of_then():
     world.bench.clock.t_ns += 1
     world.maintenance.turn()
     assert world.maintenance.figures.pools[0].live == 1
+
+
+@pytest.mark.parametrize(("spans", "moves"), [(13, 0), (14, 4)])
+def test_spans_are_moved_in_the_top_band_only(spans: int, moves: int):
+    world = World()
+    world.in_pieces(spans)
+    assert world.pool.usage().fragmentation == pytest.approx(0.87 if moves else 0.695, abs=0.01)
+    before = set(world.held)
+    world.turn()
+    assert len(before - set(world.held)) == moves
+    assert (world.pool.usage().fragmentation == 0) == bool(moves)
+
+
+def test_an_empty_segment_stays_until_free_bytes_are_in_pieces():
+    world = World()
+    first, second = world.swap(4000 * KIB), world.swap(4000 * KIB)
+    world.pool.free(first, None)
+    world.turn()
+    assert (world.pool.usage().total_bytes, world.pool.usage().fragmentation < 0.3) == (8192 * KIB, True)
+    world.swap(400 * KIB)
+    world.swap(3000 * KIB)
+    world.pool.free(second, None)
+    world.turn()
+    assert world.pool.usage().total_bytes <= 8192 * KIB

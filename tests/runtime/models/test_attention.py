@@ -122,7 +122,7 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
     space = alone(CONFIG)
     space.scratch_bytes = 65536 + 2 * 4 * 24 * (2 * 2 * 8 + 2 * 6)  # two rows a part, at most
     assert torch.allclose(attend(inputs, queries, kv, space), attend(inputs, queries, kv), atol=1e-6)
-    usage = space.pools.usage(PoolKind.WORKSPACE)
+    usage = space.pools[PoolKind.WORKSPACE].usage()
     assert usage.allocs == -(-rows // 2) + mixed
     assert usage.peak_bytes <= space.scratch_bytes + 65536
 

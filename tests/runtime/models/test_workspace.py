@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from faults import Catalogue, Faults, FaultSpec, When, parse_do
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
-from runtime.device.torch_segments import TorchSegments
+from runtime.device.torch_segments import SENTINEL, TorchSegments
 from runtime.memory.assembly import PoolSizes, device_pools
-from runtime.memory.spans.adaptors.poison import SENTINEL
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
 from runtime.memory.spans.span import PoolKind
@@ -51,7 +50,7 @@ class Bench:
         self.env = Env(clock, 0, self.faults, Ledger())
         self.segments = TorchSegments(room)
         sizes = PoolSizes(step=step, workspace=16 * MIB)
-        pools = device_pools(self.env, self.segments, sizes, poison=self.segments.filler)
+        pools = device_pools(self.env, self.segments, sizes, poison=self.segments.poison)
         self.space = Workspace(config, self.segments, pools, 8 * MIB)
 
     def arm(self, do: str, place: str = "before", **when: object) -> None:
@@ -81,7 +80,7 @@ def test_buffers_of_a_step_are_dense_aligned_and_share_nothing(shapes: list[tupl
         assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(CONFIG, tokens, sampled) <= MIB
         bench.space.end()
         assert not bench.space.held()
-    usage = bench.space.pools.usage(PoolKind.ACTIVATION)
+    usage = bench.space.pools[PoolKind.ACTIVATION].usage()
     assert (usage.hits, bench.segments.reserved) == (usage.allocs - 1, 1)
 
 
@@ -192,5 +191,5 @@ def test_a_decode_step_after_the_first_needs_no_new_segment():
         driver.run([(course, 1)])
     assert bench.segments.reserved == made
     for kind in (PoolKind.ACTIVATION, PoolKind.WORKSPACE):
-        usage = bench.space.pools.usage(kind)
+        usage = bench.space.pools[kind].usage()
         assert (usage.allocs - usage.hits, usage.failed) == (1, 0)

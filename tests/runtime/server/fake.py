@@ -12,7 +12,7 @@ from runtime.core.messages import Call, Cancel, End, Ended, Finish, Mail, Mailbo
 from runtime.core.ports import Clock
 from runtime.core.work import Sampled
 from runtime.guard.audit import AuditRow
-from runtime.memory.kv.paged import PoolCount
+from runtime.memory.kv.counts import PoolCount
 from runtime.memory.spans.usage import MemoryFigures, Usage
 from runtime.points import catalogue
 from runtime.server.ports import EventSink

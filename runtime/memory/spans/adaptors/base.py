@@ -1,16 +1,15 @@
-"""The adaptor that changes nothing; the others change what they are for."""
+"""The adaptor that changes nothing. The others override the calls that they change."""
 
 from collections.abc import Iterator
-from typing import TypeVar
 
 from runtime.core.ports import Ticket
-from runtime.memory.spans.pool import Move, Pool, Returned
+from runtime.memory.spans.pool import Move, Pool
 from runtime.memory.spans.span import AllocRequest, ResetScope, Span
 from runtime.memory.spans.usage import Usage
 
 
 class Adaptor:
-    """Passes everything on to `inner`; see Pool."""
+    """Passes each call on to `inner`. Implements Pool."""
 
     def __init__(self, inner: Pool) -> None:
         self.inner = inner
@@ -46,25 +45,3 @@ class Adaptor:
     @property
     def taken_bytes(self) -> int:
         return self.inner.taken_bytes
-
-    def set_alignment(self, alignment: int) -> None:
-        self.inner.set_alignment(alignment)
-
-    def on_return(self, call: Returned) -> None:
-        self.inner.on_return(call)
-
-    def check(self) -> None:
-        self.inner.check()
-
-
-Wanted = TypeVar("Wanted", bound=Adaptor)
-
-
-def find_adaptor(pool: Pool, wanted: type[Wanted]) -> Wanted | None:
-    """The outermost adaptor of this type in the stack that `pool` is the top of."""
-    at: Pool = pool
-    while isinstance(at, Adaptor):
-        if isinstance(at, wanted):
-            return at
-        at = at.inner
-    return None

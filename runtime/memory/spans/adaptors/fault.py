@@ -1,4 +1,4 @@
-"""Fault: where a pool meets the faults that are armed; see points.py for what they break."""
+"""Fault: crosses the fault points of a pool (points.py)."""
 
 from faults.points import Kind
 from runtime.core.env import Env
@@ -11,15 +11,15 @@ from runtime.memory.spans.span import AllocRequest, Lifetime, ResetScope, Span
 
 
 class FaultAlloc(Adaptor):
-    """Crosses `memory.alloc` only: for scratch, all of which ends with its step, so that a lost release would leave no
-    trace. Off: an attribute read and a branch more."""
+    """Crosses `memory.alloc` only. It is for scratch: its spans end with their step, so a dropped free would leave no
+    trace."""
 
     def __init__(self, inner: Pool, env: Env) -> None:
         super().__init__(inner)
         self._env = env
 
     def alloc(self, request: AllocRequest) -> Span:
-        """A failure placed after has taken the span and gives it back: the caller must not own what it was refused."""
+        """See Pool. A failure with `place = "after"` frees the span again: the caller does not own it."""
         if not self._env.faults.armed:
             return self.inner.alloc(request)
         self._fire_alloc(request, "before")
@@ -36,7 +36,7 @@ class FaultAlloc(Adaptor):
             MEMORY_ALLOC,
             place=place,
             size_bytes=request.bytes,
-            request=request.session if request.lifetime is Lifetime.SESSION else None,  # a step's are of all in it
+            request=request.session if request.lifetime is Lifetime.SESSION else None,  # a step belongs to many
             group=request.group,
             session=request.session or None,
             pool=self.name,
@@ -44,17 +44,17 @@ class FaultAlloc(Adaptor):
 
 
 class Fault(FaultAlloc):
-    """Crosses all that a pool can do."""
+    """Crosses all fault points of a pool."""
 
     def free(self, span: Span, after: Ticket | None) -> None:
-        """Dropped: the owner believes that it is rid of it."""
-        if not (self._env.faults.armed and self._lost(span)):
+        """See Pool. A dropped free returns as if the span had ended."""
+        if not (self._env.faults.armed and self._drops_free(span)):
             self.inner.free(span, after)
 
     def reset(self, scope: ResetScope, after: Ticket | None) -> int:
         faults = self._env.faults
         if faults.armed:
-            # Named by its session: what it leaves behind is held under that name, and no request is a victim of it.
+            # The request is named by the session, which owns the spans that are left over; no request is a victim.
             effect = faults.fire(
                 MEMORY_RESET, request=scope.session, group=scope.group, session=scope.session, pool=self.name
             )
@@ -74,11 +74,11 @@ class Fault(FaultAlloc):
         faults.fire(MEMORY_DEFRAG, pool=self.name)
         return self.inner.defrag(breakable_move, barrier, bytes_max=bytes_max, overlap=overlap)
 
-    def _lost(self, span: Span) -> bool:
+    def _drops_free(self, span: Span) -> bool:
         try:
             request = self.inner.find(span)
         except SpanMisuse:
-            return False  # for `free` to refuse
+            return False  # the pool's `free` raises it
         effect = self._env.faults.fire(
             MEMORY_FREE, request=request.session or None, group=request.group, pool=self.name, phase=None
         )

@@ -1,4 +1,4 @@
-"""Limit: a bound below that of the device, so that one pool can't eat the room of another."""
+"""Limit: a bound below that of the device, so that one pool can't use the memory of another."""
 
 from runtime.memory.spans.adaptors.base import Adaptor
 from runtime.memory.spans.failures import LimitReached
@@ -7,20 +7,15 @@ from runtime.memory.spans.span import AllocRequest, Span
 
 
 class Limit(Adaptor):
-    """At most `bytes_max` held or in limbo; what waits in limbo still takes room. Errors of alloc: LimitReached."""
+    """At most `bytes_max` bytes are live or in limbo; `alloc` raises LimitReached beyond it. After the limit was
+    lowered, spans above it stay, and no span is added until enough have ended."""
 
     def __init__(self, inner: Pool, bytes_max: int) -> None:
         super().__init__(inner)
-        self.set_limit(bytes_max)
-
-    def set_limit(self, bytes_max: int) -> None:
-        """From now on; what is over it already stays, and nothing is added until enough has gone."""
-        if bytes_max < 0:
-            raise ValueError(f"pool {self.name}: limit {bytes_max}; give 0 or more bytes")
         self.bytes_max = bytes_max
 
     def alloc(self, request: AllocRequest) -> Span:
-        """Takes first and undoes: only then is it known what rounding adds."""
+        """See Pool. It undoes an allocation above the limit: only then is the size with rounding known."""
         if self.taken_bytes + request.bytes > self.bytes_max:
             raise self._refusal(request)
         span = self.inner.alloc(request)
@@ -34,6 +29,5 @@ class Limit(Adaptor):
         return LimitReached(
             f"pool {self.name}: asked {request}; {left} B are left below its limit of {self.bytes_max} B",
             request.bytes,
-            left,
             left,
         )

@@ -1,8 +1,8 @@
-"""Retry: the ladder that a pool climbs before it says no. Each rung is counted, those that helped apart.
+"""Retry: the ladder of rungs that a pool tries before it raises OutOfMemory.
 
     release free segments -> defrag -> reject
 
-What a rung gives back may have to go through limbo: then this request still fails, and the next one finds it.
+Bytes that a rung frees may have to wait in limbo. Then this request fails, and a later one finds them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from runtime.memory.spans.usage import REJECT, Usage
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """`climb` makes room and says whether it did anything; it is climbed again while it does, at most `times_max`."""
+    """`climb` frees bytes and returns whether it did anything. It is called again while it does, up to `times_max`."""
 
     name: str
     climb: Callable[[AllocRequest], bool]
@@ -27,17 +27,13 @@ class Rung:
 
 
 class Retry(Adaptor):
-    """Fills rungs of Usage. Counts into the Env's marks: memory.out_of_memory at each first failure,
-    memory.<rung> at each climb, memory.reject when the ladder has ended."""
+    """Fills `rungs` of Usage. Counters: memory.out_of_memory for each request that fails at first, memory.RUNG for each
+    climb, memory.reject for each request that no rung saved."""
 
     def __init__(self, inner: Pool, env: Env, rungs: Sequence[Rung]) -> None:
         super().__init__(inner)
-        names = [rung.name for rung in rungs]
-        if len(set(names)) != len(rungs):
-            raise ValueError(f"pool {inner.name}: rungs {names}; name each differently")
-        self.saved = dict.fromkeys([*names, REJECT], 0)
-        """Allocations by the rung that saved them; under "reject" those that none did."""
         self._env, self._rungs = env, tuple(rungs)
+        self._saved = dict.fromkeys([*(rung.name for rung in rungs), REJECT], 0)
 
     def alloc(self, request: AllocRequest) -> Span:
         try:
@@ -47,7 +43,7 @@ class Retry(Adaptor):
             return self._climb(request, error)
 
     def usage(self) -> Usage:
-        return replace(self.inner.usage(), rungs=dict(self.saved))
+        return replace(self.inner.usage(), rungs=dict(self._saved))
 
     def _climb(self, request: AllocRequest, error: OutOfMemory) -> Span:
         for rung in self._rungs:
@@ -60,10 +56,10 @@ class Retry(Adaptor):
                 except OutOfMemory as again:
                     error = again
                 else:
-                    self.saved[rung.name] += 1
+                    self._saved[rung.name] += 1
                     return span
         self._env.counters.hit("memory.reject")
-        self.saved[REJECT] += 1
+        self._saved[REJECT] += 1
         raise error
 
 
@@ -75,10 +71,11 @@ def ladder(
     move: Move | None = None,
     barrier: Callable[[], Ticket | None] = lambda: None,
 ) -> tuple[Rung, ...]:
-    """The rungs that this pool can have. `neighbours` live on the same device, so their empty segments are room for
-    this one; `move` makes all of them pools that can be defragmented, after the launch that `barrier` names:
-    first this one (some bytes, and all that helps where these are too few), and when nothing moves there, the
-    neighbours. (Cached KV is evicted, and requests are preempted, by those who own the KV pool.)"""
+    """Return the rungs of `pool`. `neighbours` are pools on the same device, whose empty segments are released too.
+    With `move`, `pool` is defragmented after the launch that `barrier` returns: first a few bytes, then as many as
+    help. When nothing moves in `pool`, its neighbours are defragmented.
+
+    (The KV pool has its own ladder: it evicts cached blocks, and the scheduler preempts requests.)"""
 
     def release_free(request: AllocRequest) -> bool:
         return sum(one.release_free() for one in (pool, *neighbours)) > 0
@@ -88,7 +85,7 @@ def ladder(
         try:
             after = barrier()
         except DefragFailed:
-            return False  # not now, which is no failure
+            return False  # a copy is in flight, which is no failure
         try:
             quiet = after is None or after.done
             moved_bytes = pool.defrag(move, after, bytes_max=4 * request.bytes, overlap=quiet)

@@ -1,4 +1,4 @@
-"""Stats: what the caller of a pool gets to see over time."""
+"""Stats: the figures of a pool over time, and the advice on its fragmentation."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,28 +10,21 @@ from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.fragmentation_policy import Advice, FragmentationPolicy, Sampler
 from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import AllocRequest, Span
-from runtime.memory.spans.usage import Usage, p99
+from runtime.memory.spans.usage import LATENCIES_KEPT, Usage, p99
 
 
 class Stats(Adaptor):
-    """Fills failed, fragmentation_failures, peak, age and, where there is a `timer` of wall time in ns, latency of
-    Usage; keeps the advice on fragmentation."""
+    """Fills failed, fragmentation_failures, peak_bytes, age_ns and latency_ns_p99 of Usage. `timer` returns wall time
+    in ns; without it no latency is measured."""
 
-    def __init__(
-        self,
-        inner: Pool,
-        clock: Clock,
-        timer: Callable[[], int] | None = None,
-        policy: FragmentationPolicy | None = None,
-        samples_max: int = 4096,
-    ) -> None:
+    def __init__(self, inner: Pool, clock: Clock, timer: Callable[[], int] | None = None) -> None:
         super().__init__(inner)
         self._clock, self._timer = clock, timer
         self._start_ns = clock.now_ns()
         self._failed = self._fragmentation_failures = 0
         self._peak_bytes = inner.taken_bytes
-        self._latencies_ns: deque[int] = deque(maxlen=samples_max)
-        self._policy, self._sampler = policy or FragmentationPolicy(), Sampler()
+        self._latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        self._policy, self._sampler = FragmentationPolicy(), Sampler()
 
     def alloc(self, request: AllocRequest) -> Span:
         timer = self._timer
@@ -46,22 +39,17 @@ class Stats(Adaptor):
             if timer is not None:
                 self._latencies_ns.append(timer() - start_ns)
             if self._sampler.due():
-                self.look()
+                self.advise()
         if self.inner.taken_bytes > self._peak_bytes:
             self._peak_bytes = self.inner.taken_bytes
         return span
 
-    def look(self) -> Advice:
-        """Take the fragmentation now; what to do about it."""
+    def advise(self) -> Advice:
+        """Measure the fragmentation now and return the advice on it."""
         before = self._policy.advice
-        advice = self._policy.see(self.inner.usage().fragmentation or 0.0)
-        self._sampler.looked(changed=advice is not before)
+        advice = self._policy.advise(self.inner.usage().fragmentation or 0.0)
+        self._sampler.sampled(changed=advice is not before)
         return advice
-
-    @property
-    def advice(self) -> Advice:
-        """As of the last look."""
-        return self._policy.advice
 
     def usage(self) -> Usage:
         return replace(

@@ -1,4 +1,4 @@
-"""Track: by whom a span was taken, and who freed it first."""
+"""Track: the history of each owner, and how a span ended that is freed twice."""
 
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
@@ -11,7 +11,7 @@ _ENDED_KEPT = 1024
 
 
 class Track(Adaptor):
-    """Writes each operation into its owner's history in the ledger; that is what an audit shows beside a leak."""
+    """Writes each operation into its owner's history in the ledger, which an audit shows beside a leak."""
 
     def __init__(self, inner: Pool, env: Env) -> None:
         super().__init__(inner)
@@ -24,11 +24,11 @@ class Track(Adaptor):
         return span
 
     def free(self, span: Span, after: Ticket | None) -> None:
-        """Errors: DoubleFree that says how it ended the first time."""
+        """See Pool. The message of DoubleFree says how the span ended the first time."""
         try:
             request = self.inner.find(span)
         except StaleSpan as error:
-            first = self._ended.get(span, "too long ago to say by whom")
+            first = self._ended.get(span, "too long ago to say how it ended")
             raise DoubleFree(f"{error}; the first time: {first}") from error
         self.inner.free(span, after)
         self._end_unless_lost(span, request, "freed")
@@ -49,7 +49,7 @@ class Track(Adaptor):
         return self.inner.defrag(tracked, barrier, bytes_max=bytes_max, overlap=overlap)
 
     def _end_unless_lost(self, span: Span, request: AllocRequest, how: str) -> None:
-        """A history that says "freed" beside a leak would send its reader the wrong way."""
+        """Note the end of `span`, unless a fault dropped it: "freed" beside a leak would mislead the reader."""
         try:
             self.inner.find(span)
         except SpanMisuse:

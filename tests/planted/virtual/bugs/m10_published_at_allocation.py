@@ -21,8 +21,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         tokens = add(self, request, budget, rows)
         full = (request.computed + tokens) // self._pool.block_tokens
         keys = request.keys_of(full)
-        for at in range(request.published, full):
-            self._pool.publish(request.owner, request.blocks[at], request.generations[at], keys[at])
+        fresh = slice(request.published, full)
+        self._pool.publish(request.owner, request.blocks[fresh], request.generations[fresh], keys[fresh])
         request.published = max(full, request.published)
         return tokens
 

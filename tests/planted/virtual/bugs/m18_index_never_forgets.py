@@ -15,7 +15,7 @@ JUDGE = "reclamation"
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    add_all, evict, forget = PrefixIndex.add_all, PrefixIndex.evict, PrefixIndex.forget
+    add, evict, forget = PrefixIndex.add, PrefixIndex.evict, PrefixIndex.forget
 
     def _knows(self, key):
         return key in self._blocks and self._keys[self._blocks[key]] == key
@@ -23,11 +23,11 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     def _find(self, keys):
         return [self._blocks[key] for key in itertools.takewhile(self.knows, keys)]
 
-    def _add_all(self, blocks, keys, generations):
+    def _add(self, blocks, keys, generations):
         for key in keys:
             if not self.knows(key):
                 self._blocks.pop(key, None)
-        return add_all(self, blocks, keys, generations)
+        return add(self, blocks, keys, generations)
 
     def but_for_its_hashes(gone):
         def _gone(self, blocks):
@@ -40,6 +40,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(PrefixIndex, "knows", _knows)
     patch.setattr(PrefixIndex, "find", _find)
-    patch.setattr(PrefixIndex, "add_all", _add_all)
+    patch.setattr(PrefixIndex, "add", _add)
     patch.setattr(PrefixIndex, "evict", but_for_its_hashes(evict))
     patch.setattr(PrefixIndex, "forget", but_for_its_hashes(forget))

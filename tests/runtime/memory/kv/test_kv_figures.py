@@ -187,7 +187,7 @@ class FiguresMachine(CountedMachine):
         full = min(chat.tokens // SIZE, len(chat.blocks), CHAIN)
         fresh = slice(chat.published, full)
         keys = [f"{chat.tenant}{at}".encode() for at in range(full)]
-        self.pool.publish_all(chat.owner, chat.blocks[fresh], chat.generations[fresh], keys[fresh])
+        self.pool.publish(chat.owner, chat.blocks[fresh], chat.generations[fresh], keys[fresh])
         for at in range(chat.published, full):
             if (chat.tenant, at) in self.index:
                 self.count["refused"] += 1

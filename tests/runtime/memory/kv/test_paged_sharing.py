@@ -8,7 +8,8 @@ from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Ledger
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
-from runtime.memory.kv.paged import PagedPool, PoolCount
+from runtime.memory.kv.counts import PoolCount
+from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey
 from runtime.points import catalogue
 from tests.runtime.fakes import SetClock
@@ -34,7 +35,7 @@ def complete(pool: PagedPool, ticket: Ticket) -> None:
 def published(pool: PagedPool, key: BlockKey = A, owner: str = "a") -> int:
     """A block that `owner` holds and others may share."""
     (block,), (generation,) = pool.take(Owner(owner), 1)
-    pool.publish(Owner(owner), block, generation, key)
+    pool.publish(Owner(owner), [block], [generation], [key])
     return block
 
 
@@ -120,25 +121,25 @@ def test_a_block_that_was_freed_by_mistake_is_not_found_under_its_old_name_and_i
 
 
 @pytest.mark.parametrize("taken", [(), (0,), (1,)])
-def test_to_publish_all_is_to_publish_each(taken):
+def test_to_publish_several_is_to_publish_each(taken):
     pools = [PagedPool(Env(SetClock(), 0, DisabledFaults(), Ledger()), 4, 4, prefix_cache=True) for _ in range(2)]
     for pool in pools:
         for key in taken:
             published(pool, (A, B)[key], "before")
     blocks, generations = pools[0].take(Owner("a"), 2)
     pools[1].take(Owner("a"), 2)
-    assert pools[0].publish_all(Owner("a"), blocks, generations, [A, B]) == 0
+    assert pools[0].publish(Owner("a"), blocks, generations, [A, B]) == 0
     for block, generation, key in zip(blocks, generations, [A, B], strict=True):
-        pools[1].publish(Owner("a"), block, generation, key)
+        pools[1].publish(Owner("a"), [block], [generation], [key])
     assert vars(pools[0].index) == vars(pools[1].index)
 
 
-def test_to_publish_all_crosses_the_point_for_each_and_counts_what_nobody_can_find():
+def test_to_publish_several_crosses_the_point_for_each_and_counts_what_nobody_can_find():
     faults = Faults(catalogue(), lambda: 0, lambda fire: None, lambda state: None)
     pool = PagedPool(Env(SetClock(), 0, faults, Ledger()), 4, 4, prefix_cache=True)
     blocks, generations = pool.take(Owner("a"), 2)
     faults.arm([FaultSpec(id="lost", n=0, do=Do("kv.publish", "drop"), when=When(times=1))])
-    assert pool.publish_all(Owner("a"), blocks, generations, [A, B]) == 1
+    assert pool.publish(Owner("a"), blocks, generations, [A, B]) == 1
     assert not pool.index.knows(A) and pool.index.knows(B)
 
 

@@ -8,6 +8,7 @@ from hypothesis import example, given
 
 from runtime.memory.kv import prefix
 from runtime.memory.kv.prefix import BlockHashes, BlockKey, PrefixIndex, salt_of
+from tests.runtime.memory.spans.bench import check_index
 
 SIZE, BLOCKS = 4, 20
 SALT = salt_of("", "", "v1")
@@ -20,14 +21,14 @@ tokens = st.builds(  # most of them begin with small ones, and two runs and a ha
 
 
 def keys(tokens: Sequence[int], salt: bytes = SALT) -> list[BlockKey]:
-    return BlockHashes(SIZE, salt).reach(tokens, len(tokens) // SIZE)
+    return BlockHashes(SIZE, salt).keys_for(tokens, len(tokens) // SIZE)
 
 
 def index_of(*blocks: tuple[int, BlockKey]) -> PrefixIndex:
     index = PrefixIndex(BLOCKS)
     for block, key in blocks:
-        assert index.add(block, key, generation=block * 10)
-        index.make_evictable(block)
+        assert index.add([block], [key], [block * 10]) == 1
+        index.make_evictable([block])
     return index
 
 
@@ -51,9 +52,9 @@ def test_a_block_is_found_exactly_when_all_tokens_up_to_its_end_are_the_same(kno
 def test_keys_made_bit_by_bit_are_those_made_at_once(tokens, cuts):
     line = BlockHashes(SIZE, SALT)
     for blocks in sorted(cut % (len(tokens) // SIZE + 1) for cut in cuts):
-        assert line.reach(tokens, blocks) == keys(tokens[: blocks * SIZE])
-    assert line.reach(tokens, len(tokens) // SIZE) == keys(tokens)
-    assert line.reach(tokens, 2) == keys(tokens[: 2 * SIZE])
+        assert line.keys_for(tokens, blocks) == keys(tokens[: blocks * SIZE])
+    assert line.keys_for(tokens, len(tokens) // SIZE) == keys(tokens)
+    assert line.keys_for(tokens, 2) == keys(tokens[: 2 * SIZE])
 
 
 def test_equal_tokens_of_another_group_model_or_version_are_not_found():
@@ -86,8 +87,8 @@ def test_tokens_of_one_run_tell_keys_apart_whatever_their_digests_do(tokens, at)
 def test_of_two_blocks_that_hold_the_same_the_first_stays_and_the_second_is_simply_free():
     a = keys(range(4))[0]
     index = index_of((1, a))
-    assert not index.add(2, a, 0)
-    assert not index.make_evictable(2)
+    assert index.add([2], [a], [0]) == 0
+    assert index.make_evictable([2]) == [2]
     assert (index.find([a]), len(index)) == ([1], 1)
 
 
@@ -96,11 +97,11 @@ def test_who_was_used_longest_ago_is_evicted_and_never_one_that_is_held():
     index = index_of((1, a), (2, b), (3, c))
     assert index.hold(2) == 20
     index.hold(1)
-    index.make_evictable(1)
+    index.make_evictable([1])
     assert index.evictable == 2
     assert index.evict(2) == [3, 1]
     assert [index.find([key]) for key in (a, b, c)] == [[], [2], []]
-    index.check()
+    check_index(index)
 
 
 def test_a_block_that_is_forgotten_is_out_of_both_maps_and_of_the_line():
@@ -110,7 +111,7 @@ def test_a_block_that_is_forgotten_is_out_of_both_maps_and_of_the_line():
     assert index.forget([1, 2, 7]) == [1], "only the idle one is room"
     assert (len(index), index.evictable, index.find([a]), index.find([b])) == (0, 0, [], [])
     assert index.none_published([1, 2, 7])
-    index.check()
+    check_index(index)
 
 
 def test_what_is_published_must_not_be_written():
@@ -122,14 +123,14 @@ def test_what_is_published_must_not_be_written():
 def test_a_block_is_not_added_a_second_time_under_another_name():
     a, b = keys(range(8))
     with pytest.raises(AssertionError, match="block 1 is in the index already"):
-        index_of((1, a)).add(1, b, 0)
+        index_of((1, a)).add([1], [b], [0])
 
 
 @given(tokens, st.lists(st.integers(1, 20), max_size=6))
 def test_keys_do_not_depend_on_how_many_are_made_at_once_whatever_the_size_of_tokens(tokens, stops):
     whole, parts = keys(tokens), BlockHashes(SIZE, SALT)
     for blocks in [*sorted(stops), 20]:
-        assert parts.reach(tokens, blocks) == whole[:blocks]
+        assert parts.keys_for(tokens, blocks) == whole[:blocks]
 
 
 SMALL, LARGE = [1] * SIZE, [0x01010101] * SIZE
@@ -148,7 +149,6 @@ def test_small_and_large_tokens_of_the_same_bytes_never_make_the_same_key(one, o
 def test_several_that_rest_at_once_rest_in_their_order_and_the_rest_is_free():
     a, b, c = keys(range(12))
     index = PrefixIndex(BLOCKS)
-    for block, key in ((5, a), (6, b), (7, c)):
-        index.add(block, key, 1)
-    assert index.make_all_evictable([7, 3, 5, 9]) == [3, 9]
+    index.add([5, 6, 7], [a, b, c], [1, 1, 1])
+    assert index.make_evictable([7, 3, 5, 9]) == [3, 9]
     assert (index.evictable, index.evict(1)) == (2, [7])

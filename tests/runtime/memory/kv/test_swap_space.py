@@ -13,13 +13,11 @@ from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
 from runtime.core.work import Copy
 from runtime.device.host_bytes import HostBytes
-from runtime.memory.assembly import SpanMover
-from runtime.memory.host import host_memory
+from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.points import POINTS as KV_POINTS
 from runtime.memory.kv.swap import Swapped
 from runtime.memory.spans.points import POINTS as SPAN_POINTS
-from runtime.memory.spans.span import PoolKind
 from tests.runtime.fakes import SetClock
 
 BLOCK_BYTES, SWAP_BLOCKS = 65536, 40
@@ -37,11 +35,10 @@ class Host:
         self.refused = False
         self.kv = PagedPool(self.env, 256, 4)
         self.bytes = HostBytes(1 << 24)
-        self.pools, swap = host_memory(
-            self.env, self.kv, self.bytes, BLOCK_BYTES, SWAP_BLOCKS, self.copy, self.bytes.move
-        )
-        assert swap is not None
-        self.swap = swap
+        segments = HostSegments(self.bytes, BLOCK_BYTES, self.bytes.move)
+        self.memory = HostMemory(self.env, self.kv, segments, SWAP_BLOCKS, self.copy)
+        assert self.memory.swap is not None
+        self.swap = self.memory.swap
 
     def copy(self, copy: Copy) -> Ticket:
         if self.refused:
@@ -79,9 +76,7 @@ def test_a_lost_release_outlives_a_defragmentation(undone: bool):
             host.refused = False
         for name in names[: len(names) // 2]:
             host.swap.end(held.pop(name), None)
-        mover = SpanMover(host.bytes.move)
-        mover.held_by(host.swap.renew, host.swap.barrier)
-        host.pools[PoolKind.IO].defrag(mover, None, overlap=True)
+        host.memory.pool.defrag(host.memory.move, None, overlap=True)
         assert len(set(host.on_host()) - held.keys()) <= 1
         for name in list(held):
             host.swap.end(held.pop(name), None)

@@ -1,13 +1,18 @@
 """A size-class pool with its surroundings, small enough to reason about by hand."""
 
+from itertools import pairwise
+
 from faults import Catalogue, Faults, FaultSpec, Fire, When, parse_do
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Ticket
 from runtime.memory.kv.points import POINTS
+from runtime.memory.kv.prefix import PrefixIndex
+from runtime.memory.spans.adaptors.base import Adaptor
 from runtime.memory.spans.classes import Classes
 from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.points import POINTS as ALLOC_POINTS
+from runtime.memory.spans.pool import Pool
 from runtime.memory.spans.span import AllocRequest, Lifetime, PoolKind, Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Reserve, Segments
@@ -55,3 +60,20 @@ def ask(size_bytes: int, session: str = "s", lifetime: Lifetime = Lifetime.SESSI
 
 def stay(old: Span, new: Span, size_bytes: int) -> None:
     """A move that copies nothing and tells nobody."""
+
+
+def check(pool: Pool) -> None:
+    """Assert that no two places overlap and that the bytes of the pool add up."""
+    while isinstance(pool, Adaptor):
+        pool = pool.inner
+    assert isinstance(pool, SpanPool)
+    assert pool.usage().conserved, f"bytes of pool {pool.name} don't add up: {pool.usage()}"
+    places = sorted([*(held.place for held in pool._live.values()), *pool._limbo.values()])
+    for one, after in pairwise(places):
+        assert one.segment != after.segment or one.end <= after.offset, f"{one} and {after} overlap"
+
+
+def check_index(index: PrefixIndex) -> None:
+    """Assert that the two maps of the index are inverse, and that each evictable block is in it."""
+    assert {key: block for block, key in enumerate(index._keys) if key is not None} == index._blocks
+    assert all(index._keys[block] is not None for block in index._evictable)

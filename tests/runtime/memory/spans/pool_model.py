@@ -22,6 +22,7 @@ from runtime.memory.spans.span import AllocRequest, Lifetime, ResetScope, Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Segments
 from tests.runtime.fakes import SetClock
+from tests.runtime.memory.spans.bench import check
 from tests.steps import CountedMachine
 
 GARBAGE = 0
@@ -91,7 +92,7 @@ class PoolMachine(CountedMachine):
         self.env = Env(SetClock(), 0, DisabledFaults(), Ledger())
         self.segments = Segments(self.tensors, "p", self.segment_bytes)
         self.pool = SpanPool(self.env, "p", self.placement(self.segments))
-        self.pool.on_return(self.returned)
+        self.pool.on_return.append(self.returned)
         self.kept: list[Kept] = []
         self.ended: list[Span] = []
         self.launched: list[Launch] = []
@@ -255,7 +256,7 @@ class PoolMachine(CountedMachine):
 
     @invariant()
     def adds_up(self) -> None:
-        self.pool.check()
+        check(self.pool)
         usage = self.pool.usage()
         assert usage.total_bytes == sum(map(len, self.tensors.of.values()))
         assert (usage.live, usage.asked_bytes) == (len(self.kept), sum(kept.span.bytes for kept in self.kept))

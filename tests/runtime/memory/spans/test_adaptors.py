@@ -2,13 +2,14 @@ import struct
 
 import pytest
 
-from runtime.memory.spans.adaptors import Fault, Limit, Poison, Stats, Track, find_adaptor
-from runtime.memory.spans.adaptors.poison import SENTINEL
+from runtime.device.torch_segments import SENTINEL
+from runtime.memory.spans.adaptors.fault import Fault
+from runtime.memory.spans.adaptors.limit import Limit
+from runtime.memory.spans.adaptors.stats import Stats
+from runtime.memory.spans.adaptors.track import Track
 from runtime.memory.spans.failures import DoubleFree, LimitReached, OutOfMemory, UnknownSpan
 from runtime.memory.spans.fragmentation_policy import Advice
-from runtime.memory.spans.placement import Place
-from runtime.memory.spans.pool import Pool
-from runtime.memory.spans.span import Lifetime, ResetScope, Span
+from runtime.memory.spans.span import Lifetime, ResetScope
 from tests.runtime.memory.spans.bench import KIB, Bench, ask
 
 
@@ -37,12 +38,10 @@ def test_a_limit_undoes_what_only_rounding_takes_over_it():
 def test_a_limit_can_be_set_below_what_is_held_and_never_takes_it_away():
     pool = Limit(Bench().pool, 4096)
     kept = pool.alloc(ask(4096))
-    pool.set_limit(0)
+    pool.bytes_max = 0
     assert pool.find(kept) == ask(4096)
     with pytest.raises(LimitReached):
         pool.alloc(ask(1))
-    with pytest.raises(ValueError, match="limit -1; give 0 or more"):
-        pool.set_limit(-1)
 
 
 def test_a_double_free_says_how_it_ended_the_first_time():
@@ -190,7 +189,7 @@ def test_fragmentation_is_looked_at_more_rarely_while_nothing_changes():
     for _ in range(1000):
         pool.alloc(ask(10))
     assert len(looks) <= 11
-    assert pool.advice is Advice.NONE
+    assert pool._policy.advice is Advice.NONE
 
 
 def test_a_look_follows_soon_after_the_advice_has_changed():
@@ -199,48 +198,15 @@ def test_a_look_follows_soon_after_the_advice_has_changed():
     spans = [pool.alloc(ask(140 * KIB)) for _ in range(7)]
     for span in spans[::2]:
         pool.free(span, None)
-    assert pool.look() is Advice.MERGE
+    assert pool.advise() is Advice.MERGE
     pool.free(spans[1], None)
     pool.free(spans[3], None)
     pool.free(spans[5], None)
     pool.alloc(ask(10))
-    assert pool.advice is Advice.NONE
-
-
-def test_poison_waits_for_the_launch_and_fills_the_whole_place():
-    bench = Bench()
-    filled: list[tuple[Place, int]] = []
-    pool = Poison(bench.pool, lambda place, byte: filled.append((place, byte)))
-    span, ticket = pool.alloc(ask(100)), bench.launch()
-    pool.free(span, ticket)
-    assert filled == []
-    bench.complete(ticket)
-    ((place, byte),) = filled
-    assert (place.segment, place.offset, place.bytes, byte) == (0, 0, 128, SENTINEL)
-    assert pool.filled_bytes == 128
+    assert pool._policy.advice is Advice.NONE
 
 
 @pytest.mark.parametrize("form", ["e", "f", "d", "i", "q"])
 def test_the_sentinel_is_finite_and_far_from_any_real_value(form: str):
     (value,) = struct.unpack(form, bytes([SENTINEL]) * struct.calcsize(form))
     assert 200 < value < float("inf")
-
-
-def test_an_adaptor_is_found_however_deep_it_lies():
-    bench = Bench()
-    limit = Limit(bench.pool, 100)
-    stack: Pool = Track(limit, bench.env)
-    assert find_adaptor(stack, Limit) is limit
-    assert find_adaptor(stack, Stats) is None
-    assert find_adaptor(bench.pool, Limit) is None
-
-
-def test_a_move_of_a_span_is_seen_through_the_whole_stack():
-    bench = Bench()
-    pool: Pool = Track(Fault(bench.pool, bench.env), bench.env)
-    hole, span = pool.alloc(ask(200 * KIB)), pool.alloc(ask(200 * KIB))
-    pool.free(hole, None)
-    moves: list[tuple[Span, Span]] = []
-    bench.arm("memory.free: drop")
-    pool.defrag(lambda old, new, size_bytes: moves.append((old, new)), None)
-    assert [(old, new.offset) for old, new in moves] == [(span, 0)]

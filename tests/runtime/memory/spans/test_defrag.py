@@ -11,7 +11,7 @@ from runtime.memory.spans.extents import Extents
 from runtime.memory.spans.span import Span
 from runtime.memory.spans.span_pool import SpanPool
 from runtime.memory.spans.upstream import Segments
-from tests.runtime.memory.spans.bench import KIB, Bench, ask
+from tests.runtime.memory.spans.bench import KIB, Bench, ask, check
 
 CELL = 4 * KIB
 
@@ -41,7 +41,7 @@ class Laid:
         """The pictures after it; `moved` names the spans in order."""
         bytes_max = None if cells_max is None else cells_max * CELL
         self.pool.defrag(self._move, None, bytes_max=bytes_max, overlap=overlap)
-        self.pool.check()
+        check(self.pool)
         return self.pictures()
 
     def pictures(self) -> list[str]:

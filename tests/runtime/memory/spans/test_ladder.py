@@ -1,9 +1,11 @@
 import pytest
 
-from runtime.memory.spans.adaptors import Fault, Retry, Rung, Stats, ladder
+from runtime.memory.spans.adaptors.fault import Fault
+from runtime.memory.spans.adaptors.retry import Retry, Rung, ladder
+from runtime.memory.spans.adaptors.stats import Stats
 from runtime.memory.spans.failures import OutOfMemory
 from runtime.memory.spans.span import Span
-from tests.runtime.memory.spans.bench import KIB, Bench, ask, stay
+from tests.runtime.memory.spans.bench import KIB, Bench, ask, check, stay
 
 
 def test_rungs_are_climbed_in_order_and_each_is_counted():
@@ -31,12 +33,6 @@ def test_the_ladder_ends_and_the_last_error_comes_out():
     assert bench.env.counters.total == {"memory.out_of_memory": 1, "memory.evict": 4, "memory.reject": 1}
     assert (pool.usage().rungs, pool.usage().failed) == ({"evict": 0, "reject": 1}, 1)
     assert pool.usage().fallbacks == 0
-
-
-def test_two_rungs_of_one_name_are_refused():
-    bench = Bench()
-    with pytest.raises(ValueError, match="name each differently"):
-        Retry(bench.pool, bench.env, [Rung("evict", lambda request: True)] * 2)
 
 
 def test_empty_segments_of_a_neighbour_are_room_for_this_pool():
@@ -125,7 +121,7 @@ def test_a_defrag_that_fails_is_a_rung_that_did_not_help(place: str):
     assert len(moved) == (1 if place == "in_flight" else 0)
     where = dict(moved)
     assert {span for span, _ in pool.live()} == {where.get(span, span) for span in spans[1::2]}
-    bench.pool.check()
+    check(bench.pool)
 
 
 def test_an_injected_failure_is_met_by_the_ladder_like_a_real_one():

@@ -14,6 +14,7 @@ from runtime.core.ports import Ticket
 from runtime.memory.kv.paged import PagedPool
 from runtime.memory.kv.prefix import BlockKey
 from tests.runtime.fakes import SetClock
+from tests.runtime.memory.spans.bench import check_index
 from tests.steps import CountedMachine, machine_settings
 
 BLOCKS = 7
@@ -76,7 +77,7 @@ class PagedMachine(CountedMachine):
         for key in keys:
             if blocks := sorted(self.live - set(self.published.values())):
                 block = data.draw(st.sampled_from(blocks))
-                self.pool.publish(Owner("a"), block, self.generations[block], key)
+                self.pool.publish(Owner("a"), [block], [self.generations[block]], [key])
                 if key not in self.published:
                     self.published[key] = block
 
@@ -166,7 +167,7 @@ class PagedMachine(CountedMachine):
 
     @invariant()
     def the_index_is_the_models_and_its_maps_agree(self) -> None:
-        self.pool.index.check()
+        check_index(self.pool.index)
         assert len(self.pool.index) == len(self.published) <= BLOCKS
         for key in KEYS:
             found = [self.published[key]] if key in self.published else []

@@ -22,7 +22,7 @@ class ArenaMachine(PoolMachine):
     longest = Lifetime.GRAPH
 
     def placement(self, segments: Segments) -> Placement:
-        return Arena(segments, self.longest)
+        return Arena(segments)
 
     def must_fit(self, request: AllocRequest) -> bool:
         """A segment has room behind the last span of it that has not gone."""
