@@ -15,7 +15,7 @@ _SAMPLE_EVERY_MAX = 1024
 
 
 class Advice(IntEnum):
-    """What to do, in order of cost."""
+    """Actions against fragmentation, in order of cost."""
 
     NONE = 0
     MERGE = 1
