@@ -1,7 +1,7 @@
 """Evidence of the injector: each fire and the state of each fault. The second evidence of a fault is its symptom, which
 is recorded by code that does not know the injector."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from faults.spec import FaultSpec
@@ -25,18 +25,10 @@ class Fire:
 
     def to_json(self) -> dict[str, Any]:
         """Return the columns of table `fire`; the action is in `evidence`."""
-        return {
-            "fault": self.fault,
-            "n": self.n,
-            "t_ns": self.t_ns,
-            "hit": self.hit,
-            "point": self.point,
-            "step": self.step,
-            "request": self.request,
-            "grp": self.group,
-            "evidence": self.evidence,
-            "proof": self.proof,
-        }
+        row = asdict(self)
+        del row["action"]
+        row["grp"] = row.pop("group")
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +48,7 @@ class FaultState:
     error: str | None = None  # the reason for state "invalid"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the columns of table `fault`, and `error`."""
-        return {
-            "id": self.id,
-            "n": self.n,
-            "spec": self.spec.to_json(),
-            "seed": self.spec.seed,
-            "arm_ns": self.arm_ns,
-            "first_ns": self.first_ns,
-            "heal_ns": self.heal_ns,
-            "healed_by": self.healed_by,
-            "hits": self.hits,
-            "fired": self.fired,
-            "fired_min": self.spec.fired_min,
-            "state": self.state,
-            "error": self.error,
-        }
+        """Return the columns of table `fault`. The table has no column for `error`."""
+        row = asdict(self)
+        del row["error"]
+        return row | {"spec": self.spec.to_json(), "seed": self.spec.seed, "fired_min": self.spec.fired_min}

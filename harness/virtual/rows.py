@@ -47,9 +47,7 @@ class Rows:
 
     def fault(self, state: FaultState) -> None:
         """Record a new state of a fault."""
-        row = state.to_json()
-        row.pop("error")
-        self._recorder.put("fault", **row)
+        self._recorder.put("fault", **state.to_json())
 
     def counters(self, t_ns: int, counts: Mapping[str, int]) -> None:
         """Add the counts since the last call to table mark."""

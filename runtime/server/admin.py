@@ -106,7 +106,8 @@ class Admin:
 
     async def faults(self, _: Request) -> Response:
         """Lists every fault that was armed, with its present state."""
-        return JSONResponse({"faults": [state.to_json() for state in self._runtime.env.faults.states()]})
+        states = self._runtime.env.faults.states()
+        return JSONResponse({"faults": [{**state.to_json(), "error": state.error} for state in states]})
 
     async def heal(self, request: Request) -> Response:
         """Heals one fault: all its occurrences or the `n`-th."""

@@ -90,9 +90,7 @@ class Journal:
 
     def fault(self, state: FaultState) -> None:
         """Writes a state of a fault. Raises OSError when it can't, as `fire`."""
-        row = state.to_json()
-        row.pop("error")
-        self.write("fault", row)
+        self.write("fault", state.to_json())
 
     def close(self) -> None:
         """Closes the file; later lines are dropped."""

@@ -128,10 +128,9 @@ def test_a_state_has_the_columns_of_the_history() -> None:
     stage = Stage()
     stage.faults.arm([spec("kv.take: oom", seed=9)])
     columns = stage.state().to_json()
-    assert list(columns) == [
+    assert set(columns) == {
         "id", "n", "spec", "seed", "arm_ns", "first_ns", "heal_ns", "healed_by", "hits", "fired", "fired_min", "state",
-        "error",
-    ]  # fmt: skip
+    }  # fmt: skip
     assert (columns["seed"], columns["fired_min"], columns["state"]) == (9, 1, "armed")
 
 
