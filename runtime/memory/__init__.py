@@ -1,1 +1,1 @@
-"""Owns every byte: kv in blocks, with tags that say what each slot should hold, and spans of everything else."""
+"""All memory of a runtime: KV in blocks (kv), and spans of segments for everything else (spans)."""

@@ -58,7 +58,7 @@ class HostMemory:
         """Copy the bytes of a span for a defragmentation, and tell the swap space its new handle. See pool.Move."""
         assert self.swap is not None, f"{old} belongs to no swap space"
         self._copy(old, new, size_bytes)
-        self.swap.renew(old, new)
+        self.swap.replace_handle(old, new)
 
     def barrier(self) -> Ticket | None:
         """Return the last launch that may touch a span. Raises DefragFailed while no span may be moved."""

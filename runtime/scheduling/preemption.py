@@ -92,7 +92,7 @@ class Preemption:
         assert swapped is not None and self._swap is not None
         blocks, generations = self._pool.take(request.owner, swapped.blocks)
         try:
-            ticket = self._swap.back(request.owner, swapped, blocks)
+            ticket = self._swap.swap_in(request.owner, swapped, blocks)
         except SwapRefused as refusal:
             self._pool.release(request.owner, blocks, None)
             self._env.counters.hit("swap.refused")
@@ -131,7 +131,7 @@ class Preemption:
         last = request.copying or after
         if request.swapped is not None:
             assert self._swap is not None
-            self._swap.end(request.swapped, request.copying or request.swapped.ticket)
+            self._swap.free(request.swapped, request.copying or request.swapped.ticket)
             request.swapped = None
         self._pool.release(request.owner, request.strip(), last)
 
@@ -166,7 +166,7 @@ class Preemption:
         if self._swap is None:
             return False
         try:
-            swapped = self._swap.out(victim.owner, victim.blocks)
+            swapped = self._swap.swap_out(victim.owner, victim.blocks)
         except SwapRefused as refusal:
             self._env.counters.hit("swap.refused")
             self._env.ledger.note(victim.id, self._env.clock.now_ns(), f"no swap: {refusal}")
@@ -189,5 +189,5 @@ class Preemption:
 
     def _free_swapped(self, request: Request) -> None:
         assert self._swap is not None and request.swapped is not None
-        self._swap.end(request.swapped, None)
+        self._swap.free(request.swapped, None)
         request.swapped = None

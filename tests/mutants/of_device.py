@@ -43,12 +43,12 @@ def nothing(sound: Function) -> Function:
 
 
 def forgets_the_holder(sound: Function) -> Function:
-    def renew(self: SwapSpace, old: Span, new: Span) -> None:
+    def replace_handle(self: SwapSpace, old: Span, new: Span) -> None:
         swapped = self._held[old]
         sound(self, old, new)
         swapped.span = old
 
-    return renew
+    return replace_handle
 
 
 def without_its_ticket(sound: Function) -> Function:
@@ -89,7 +89,7 @@ SUBJECTS = (
         Hosted,
         (
             Mutant("a defrag copies nothing", TorchSegments, "move", nothing),
-            Mutant("who holds a moved span is not told", SwapSpace, "renew", forgets_the_holder),
+            Mutant("who holds a moved span is not told", SwapSpace, "replace_handle", forgets_the_holder),
             Mutant("spans are moved under a copy in flight", SwapSpace, "barrier", nothing),
             Mutant("blocks are reused before their copy is done", PagedPool, "release", without_its_ticket),
         ),

@@ -38,18 +38,18 @@ def one_token_late(sound: Function) -> Function:
 
 
 def in_the_wrong_order(sound: Function) -> Function:
-    def back(self: SwapSpace, owner: str, swapped: Swapped, blocks: Sequence[int], **words: Any) -> Ticket:
+    def swap_in(self: SwapSpace, owner: str, swapped: Swapped, blocks: Sequence[int], **words: Any) -> Ticket:
         ticket: Ticket = sound(self, owner, swapped, tuple(reversed(blocks)), **words)
         return ticket
 
-    return back
+    return swap_in
 
 
 def never_given_up(sound: Function) -> Function:
-    def end(self: SwapSpace, swapped: Swapped, after: Ticket | None) -> None:
+    def free(self: SwapSpace, swapped: Swapped, after: Ticket | None) -> None:
         del self._held[swapped.span]
 
-    return end
+    return free
 
 
 SUBJECTS = (
@@ -61,8 +61,8 @@ SUBJECTS = (
             Mutant("who has ended goes on", Request, "ended", goes_on_after_its_end),
             Mutant("an answer ends one token late", Request, "finish_reason", one_token_late),
             Mutant("who is preempted goes on without its KV", Request, "strip", thinks_it_has_computed),
-            Mutant("swapped blocks come back in another order", SwapSpace, "back", in_the_wrong_order),
-            Mutant("a swapped request keeps its place on the host", SwapSpace, "end", never_given_up),
+            Mutant("swapped blocks come back in another order", SwapSpace, "swap_in", in_the_wrong_order),
+            Mutant("a swapped request keeps its place on the host", SwapSpace, "free", never_given_up),
         ),
     ),
 )

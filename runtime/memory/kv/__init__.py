@@ -1,1 +1,1 @@
-"""KV in blocks: who holds them, what they hold, what is cached of them, and what of them lies on the host."""
+"""The paged KV pool: blocks with owners, tags, the prefix cache, and swap to host memory."""

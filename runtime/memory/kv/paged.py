@@ -91,8 +91,8 @@ class PagedPool:
             owner.fire(KV_TAKE, env.faults, pool=self.name)
         short = n - len(free)
         if short > 0 and not self._evict(short, owner):
-            room = f"{len(free)} are free and {self.index.evictable} cached"
-            raise OutOfBlocks(f"{owner.request} asks {n} blocks of pool {self.name}, {room}")
+            left = f"{len(free)} are free and {self.index.evictable} cached"
+            raise OutOfBlocks(f"{owner.request} asks {n} blocks of pool {self.name}, {left}")
         if n == 1:
             blocks = [free.pop()]
         else:

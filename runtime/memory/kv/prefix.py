@@ -104,9 +104,9 @@ class PrefixIndex:
 
     def find(self, keys: Sequence[BlockKey]) -> list[int]:
         """Return the blocks that hold the longest known prefix of `keys`."""
-        at, found = self._blocks.get, []
+        block_of, found = self._blocks.get, []
         for key in keys:
-            block = at(key)
+            block = block_of(key)
             if block is None:
                 break
             found.append(block)
@@ -118,12 +118,12 @@ class PrefixIndex:
 
     def add(self, blocks: Sequence[int], keys: Sequence[BlockKey], generations: Sequence[int]) -> int:
         """Enter each block under its key, unless another block has that key. Return how many entered."""
-        names, given, holder, added = self._keys, self._generations, self._blocks.setdefault, 0
+        key_of, generation_of, first_block, added = self._keys, self._generations, self._blocks.setdefault, 0
         for block, key, generation in zip(blocks, keys, generations, strict=True):
-            assert names[block] is None, f"block {block} is in the index already"
-            if holder(key, block) == block:
-                names[block] = key
-                given[block] = generation
+            assert key_of[block] is None, f"block {block} is in the index already"
+            if first_block(key, block) == block:
+                key_of[block] = key
+                generation_of[block] = generation
                 added += 1
         self.published += added
         self.refused += len(keys) - added

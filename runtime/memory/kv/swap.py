@@ -49,7 +49,7 @@ class SwapSpace:
         """Number of requests with KV on the host."""
         return len(self._held)
 
-    def out(self, owner: Owner, blocks: Sequence[int]) -> Swapped:
+    def swap_out(self, owner: Owner, blocks: Sequence[int]) -> Swapped:
         """Copy the KV in `blocks` to the host and release them. Raises SwapRefused, and then nothing has changed."""
         faults = self._env.faults
         if faults.armed:
@@ -75,8 +75,8 @@ class SwapSpace:
         swapped = self._held[span] = Swapped(span, len(blocks), ticket)
         return swapped
 
-    def back(self, owner: Owner, swapped: Swapped, blocks: Sequence[int]) -> Ticket:
-        """Copy the KV into `blocks`, which are newly taken. The span stays until `end`. Raises SwapRefused, and then
+    def swap_in(self, owner: Owner, swapped: Swapped, blocks: Sequence[int]) -> Ticket:
+        """Copy the KV into `blocks`, which are newly taken. The span stays until `free`. Raises SwapRefused, and then
         nothing is copied."""
         assert swapped.ticket.done, f"the KV of {owner.request} is copied back before its copy to the host is done"
         faults = self._env.faults
@@ -89,13 +89,13 @@ class SwapSpace:
         self._last = ticket
         return ticket
 
-    def end(self, swapped: Swapped, after: Ticket | None) -> None:
+    def free(self, swapped: Swapped, after: Ticket | None) -> None:
         """Free the span once `after` is done. (A reset of the session would also end a span whose own free was lost,
         and hide that leak.)"""
         del self._held[swapped.span]
         self._host.free(swapped.span, after)
 
-    def renew(self, old: Span, new: Span) -> None:
+    def replace_handle(self, old: Span, new: Span) -> None:
         """Replace the handle `old` after a defragmentation. A span whose free was lost is not known here."""
         swapped = self._held.pop(old, None)
         if swapped is not None:

@@ -1,1 +1,1 @@
-"""All other bytes: spans of segments, the ways to place them, and what can be stacked on a pool of them."""
+"""Pools of spans, for all bytes but KV: placements, pools on them, and adaptors around pools."""

@@ -141,11 +141,11 @@ class Extents(Placement):
         for segment, start in self._holes:
             if high is not None and high.segment != segment:
                 break
-            spot = self._place_in(segment, start, size_bytes, alignment)
-            if spot is not None and size_bytes < self._high_from_bytes:
-                yield spot
-            elif spot is not None:
-                high = spot
+            found = self._place_in(segment, start, size_bytes, alignment)
+            if found is not None and size_bytes < self._high_from_bytes:
+                yield found
+            elif found is not None:
+                high = found
         if high is not None:
             yield high
 

@@ -65,12 +65,12 @@ class SpanPool:
                 free,
             )
         self._allocs += 1
-        return self._issue(request, place)
+        return self._hand_out(request, place)
 
     def free(self, span: Span, after: Ticket | None) -> None:
         held = self._held(span, DoubleFree)
         if after is None or after.done:
-            self._let_go(held.request.owner, (held,))
+            self._release(held.request.owner, (held,))
             self._put_back(held.place)
         else:
             self._end((held,), after)
@@ -95,12 +95,12 @@ class SpanPool:
         placement.tidy()
         placement.plan_moves(left_bytes)
         order = sorted(self._live.values(), key=lambda held: placement.rank(held.place), reverse=True)
-        moved = self._shift(order, placement.relocate, move, barrier, left_bytes)
+        moved = self._move_all(order, placement.relocate, move, barrier, left_bytes)
         if overlap and (barrier is None or barrier.done):
             placement.plan_moves(left_bytes - moved)
             order = [held for held in self._live.values() if placement.distance(held.place)]
             order.sort(key=lambda held: -placement.distance(held.place))
-            moved += self._shift(order, placement.compact, move, barrier, left_bytes - moved)
+            moved += self._move_all(order, placement.compact, move, barrier, left_bytes - moved)
         placement.tidy()
         return moved
 
@@ -130,7 +130,7 @@ class SpanPool:
     def taken_bytes(self) -> int:
         return self._held_bytes + self._limbo_bytes
 
-    def _issue(self, request: AllocRequest, place: Place) -> Span:
+    def _hand_out(self, request: AllocRequest, place: Place) -> Span:
         self._generation += 1
         span = Span(self.name, place.segment, place.offset, request.bytes, self._generation)
         self._live[span.generation] = _Held(span, request, place)
@@ -150,16 +150,16 @@ class SpanPool:
     def _end(self, ended: Sequence[_Held], *after: Ticket | None) -> None:
         """End holdings of one owner. Their places become available once all of `after` is done."""
         owner = ended[0].request.owner
-        self._let_go(owner, ended)
+        self._release(owner, ended)
         self._limbo.update((held.span.generation, held.place) for held in ended)
         self._limbo_bytes += sum(held.place.bytes for held in ended)
-        self._return(owner, [held.span.generation for held in ended], after)
+        self._return_places(owner, [held.span.generation for held in ended], after)
 
-    def _return(self, owner: str, generations: list[int], after: Sequence[Ticket | None]) -> None:
+    def _return_places(self, owner: str, generations: list[int], after: Sequence[Ticket | None]) -> None:
         for ticket in after:
             if ticket is not None and not ticket.done:
                 now_ns = self._env.clock.now_ns()
-                back = partial(self._return, owner, after=after)
+                back = partial(self._return_places, owner, after=after)
                 self._env.ledger.defer(Limbo(owner, self.name, generations, ticket, now_ns, back))
                 return
         for generation in generations:
@@ -167,7 +167,7 @@ class SpanPool:
             self._limbo_bytes -= place.bytes
             self._put_back(place)
 
-    def _let_go(self, owner: str, ended: Sequence[_Held]) -> None:
+    def _release(self, owner: str, ended: Sequence[_Held]) -> None:
         self._env.ledger.release(self.name, owner, [held.span.generation for held in ended])
         for held in ended:
             del self._live[held.span.generation]
@@ -179,7 +179,7 @@ class SpanPool:
             call(place)
         self._placement.put_back(place)
 
-    def _shift(
+    def _move_all(
         self,
         order: Sequence[_Held],
         to: Callable[[Place, int], Place | None],
@@ -197,7 +197,7 @@ class SpanPool:
         return moved
 
     def _move(self, held: _Held, place: Place, move: Move, barrier: Ticket | None) -> None:
-        new = self._live[self._issue(held.request, place).generation]
+        new = self._live[self._hand_out(held.request, place).generation]
         try:
             copied = move(held.span, new.span, held.span.bytes)
         except BaseException:

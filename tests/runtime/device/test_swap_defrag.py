@@ -70,7 +70,7 @@ class Hosted(CountedMachine):
         self.count += 1
         self.keys[taken] = self.value[name] = self.count
         try:
-            self.out[name] = self.swap.out(Owner(name), taken)
+            self.out[name] = self.swap.swap_out(Owner(name), taken)
         except SwapRefused:
             self.pool.release(Owner(name), taken, None)
 
@@ -93,10 +93,10 @@ class Hosted(CountedMachine):
         except OutOfBlocks:
             return
         self.keys[taken] = -1
-        ticket = self.swap.back(Owner(name), swapped, taken)
+        ticket = self.swap.swap_in(Owner(name), swapped, taken)
         self.complete()
         assert self.keys[taken].eq(self.value[name]).all(), f"{name} came back with other bytes"
-        self.swap.end(self.out.pop(name), ticket)
+        self.swap.free(self.out.pop(name), ticket)
         self.pool.release(Owner(name), taken, None)
 
     @precondition(lambda self: self.out)
@@ -104,7 +104,7 @@ class Hosted(CountedMachine):
     def cancel(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.out)))
         swapped = self.out.pop(name)
-        self.swap.end(swapped, swapped.ticket)
+        self.swap.free(swapped, swapped.ticket)
 
     @precondition(lambda self: not self.flying)
     @rule(overlap=st.booleans())

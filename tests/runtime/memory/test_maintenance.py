@@ -40,7 +40,7 @@ class World:
     def copy(self, copy: Copy) -> Ticket:
         raise AssertionError("nothing is swapped here")
 
-    def renew(self, old: Span, new: Span) -> None:
+    def replace_handle(self, old: Span, new: Span) -> None:
         self.held[new] = self.held.pop(old)
 
     def barrier(self) -> Ticket | None:

@@ -48,7 +48,7 @@ class Host:
     def out(self, owner: str, blocks: int) -> Swapped | None:
         held, _ = self.kv.take(Owner(owner), blocks)
         try:
-            return self.swap.out(Owner(owner), held)
+            return self.swap.swap_out(Owner(owner), held)
         except SwapRefused:
             self.kv.release(Owner(owner), held, None)
             return None
@@ -75,11 +75,11 @@ def test_a_lost_release_outlives_a_defragmentation(undone: bool):
             host.out("lost", 1)
             host.refused = False
         for name in names[: len(names) // 2]:
-            host.swap.end(held.pop(name), None)
+            host.swap.free(held.pop(name), None)
         host.memory.pool.defrag(host.memory.move, None, overlap=True)
         assert len(set(host.on_host()) - held.keys()) <= 1
         for name in list(held):
-            host.swap.end(held.pop(name), None)
+            host.swap.free(held.pop(name), None)
         assert len(host.on_host()) <= 1, "what was moved is still known to its owner"
 
 
@@ -89,6 +89,6 @@ def test_a_lost_release_is_a_leak_that_a_later_swap_of_the_same_request_does_not
     for _ in range(2):
         swapped = host.out("r", 2)
         assert swapped is not None
-        host.swap.end(swapped, None)
+        host.swap.free(swapped, None)
     assert host.on_host() == ["r"]
     assert "freed" not in host.env.ledger.history("r").split("alloc #1")[1].split("alloc #2")[0]
