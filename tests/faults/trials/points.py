@@ -1,6 +1,6 @@
 """Which trial fires each action of each fault point, and the scenarios of those trials.
 
-Two trials in virtual time fire all that a virtual run can cross. What only a real server crosses is fired by the slow
+Three trials in virtual time fire all that a virtual run can cross. What only a real server crosses is fired by the slow
 trials: a kernel that dies, weights that are read again after a restart, the memory of the machine.
 """
 
@@ -39,6 +39,8 @@ CROWDED = (
 """(point, action with its argument, place), fired one after the other on a runtime that is short of KV blocks."""
 CALM = (("server.stream", "delay 3s", "before"),)
 """A late reply shows only where replies are not late anyway."""
+PACKED = (("memory.defrag", "error", "in_flight"),)
+"""A defragmentation moves something only where a swap is refused while a span lies behind a hole that it fits into."""
 LIVE = (
     ("device.mem_info", "lie 1", "before"),
     ("device.launch", "lost", "before"),
@@ -49,13 +51,14 @@ LOADING = (("weights.read", "error", "before"), ("weights.read", "corrupt bit_fl
 """Each ends its live trial: nothing is served from weights that were read wrong."""
 
 _PHASES = (
-    '{{ warmup = {{ completed = 30 }}, baseline = "2s", trial = "{trial_s}s", recovery = "2s", drain_max = "20s" }}'
+    "{{ warmup = {{ completed = {completed} }}, "
+    'baseline = "2s", trial = "{trial_s}s", recovery = "2s", drain_max = "20s" }}'
 )
 _HEAD = """
 schema = 1
 name   = "points"
 means  = "a fault point was armed and nothing shows that it broke anything"
-seed   = 5
+seed   = {seed}
 drive  = "{drive}"
 phases = {phases}
 """
@@ -81,6 +84,30 @@ rate          = "4/s"
 prompt_tokens = [20, 60]
 output_tokens = [4, 24]
 """
+_LONG = """
+[[load]]
+id            = "low"
+rate          = "0.8/s"
+prompt_tokens = [9000, 12000]
+output_tokens = [10, 60]
+timeout       = "100s"
+[[load]]
+id            = "high"
+rate          = "0.8/s"
+prompt_tokens = [4000, 20000]
+output_tokens = [4, 30]
+priority      = 5
+timeout       = "100s"
+[target.knobs]
+block_tokens      = 256
+kv_blocks         = 250
+token_budget      = 4096
+expected_output   = 0.0
+preemption        = "swap"
+swap_blocks       = 110
+request_timeout_s = 120
+"""
+"""Contexts so long that what is swapped is too large for size classes, and a pool that holds two or three of them."""
 _FAULT = """
 [[fault]]
 id      = "f{number}"
@@ -103,6 +130,10 @@ def calm() -> str:
     return _head("virtual", 10) + _PLAIN + _faults(CALM, 1, 1, times=3)
 
 
+def packed() -> str:
+    return _head("virtual", 20, seed=6, completed=5) + _LONG + _faults(PACKED, 0, 1, times=1)
+
+
 def live() -> str:
     return _head("live", 30) + _PLAIN + _faults(LIVE, 1, 6, times=1)
 
@@ -113,8 +144,9 @@ def loading(fault: Fault) -> str:
     return _head("live", 12) + _PLAIN + _fault(0, fault, at_s=1, times=1, persist=True) + killed
 
 
-def _head(drive: str, trial_s: int) -> str:
-    return _HEAD.format(drive=drive, phases=_PHASES.format(trial_s=trial_s))
+def _head(drive: str, trial_s: int, seed: int = 5, completed: int = 30) -> str:
+    phases = _PHASES.format(trial_s=trial_s, completed=completed)
+    return _HEAD.format(drive=drive, phases=phases, seed=seed)
 
 
 def _faults(faults: tuple[Fault, ...], from_s: int, every_s: int, times: int) -> str:
