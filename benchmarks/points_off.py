@@ -139,9 +139,7 @@ def _surroundings() -> dict[str, object]:
     scope = (shows("group", "phase"),)
     here = Point(name="kv.take", layer="bench", breaks="nothing", actions=drop, scope=scope)
     elsewhere = Point(name="server.stream", layer="bench", breaks="nothing", actions=drop, scope=scope)
-    catalogue = Catalogue()
-    catalogue.declare(here)
-    catalogue.declare(elsewhere)
+    catalogue = Catalogue([here, elsewhere])
 
     def faults(*specs: FaultSpec) -> Faults:
         made = Faults(catalogue, time.monotonic_ns, lambda fire: None, lambda state: None)

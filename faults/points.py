@@ -123,11 +123,6 @@ class Point:
         """All attributes that any crossing passes."""
         return tuple(dict.fromkeys(name for shown in self.scope for name in shown))
 
-    @property
-    def placements(self) -> tuple[str, ...]:
-        """All placements that any action permits. The crossing code calls `fire` once for each."""
-        return tuple(place for place in PLACES if any(place in action.placements for action in self.actions))
-
     def action(self, name: str) -> Action:
         """Return the action with this name. Errors: UnknownName with the nearest name."""
         for action in self.actions:
@@ -144,17 +139,14 @@ class UnknownName(LookupError):
 class Catalogue:
     """All points that exist, and the names of planned ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, points: Iterable[Point] = (), planned: Iterable[str] = ()) -> None:
+        """Errors: ValueError when two points have one name."""
         self._points: dict[str, Point] = {}
-        self._planned: set[str] = set()
-
-    def declare(self, point: Point) -> Point:
-        """Add a point and return it. Errors: ValueError when the name is taken."""
-        taken = self._points.get(point.name)
-        if taken is not None:
-            raise ValueError(f'point "{point.name}" of {point.layer} is declared already by {taken.layer}; rename one')
-        self._points[point.name] = point
-        return point
+        for point in points:
+            taken = self._points.setdefault(point.name, point)
+            if taken is not point:
+                raise ValueError(f'point "{point.name}" is declared by {taken.layer} and {point.layer}; rename one')
+        self._planned = frozenset(planned) - self._points.keys()
 
     def get(self, name: str) -> Point:
         """Return the point with this name. Errors: UnknownName that says whether it is planned, or the nearest name."""
@@ -169,13 +161,9 @@ class Catalogue:
         """Return the names of all points, sorted."""
         return tuple(sorted(self._points))
 
-    def planned(self, names: Iterable[str]) -> None:
-        """Add names of planned points, which get an error message of their own."""
-        self._planned.update(names)
-
     def planned_names(self) -> tuple[str, ...]:
-        """Return the names that are planned and not declared, sorted."""
-        return tuple(sorted(self._planned - self._points.keys()))
+        """Return the names of planned points, sorted. They exist only to get an error message of their own."""
+        return tuple(sorted(self._planned))
 
 
 def _refuse_error_without_message(name: str, error: type[Exception]) -> None:

@@ -67,9 +67,7 @@ class World:
     """An engine with requests in it; `run` plays it to its end."""
 
     def __init__(self, clock: Any) -> None:
-        catalogue = Catalogue()
-        for point in POINTS:
-            catalogue.declare(point)
+        catalogue = Catalogue(POINTS)
         self.fires: list[Any] = []
         self.faults = Faults(catalogue, clock.now_ns, self.fires.append, lambda state: None)
         self.mailbox = Mailbox(100)

@@ -51,11 +51,7 @@ STREAM = Point(
 
 
 def catalogue() -> Catalogue:
-    made = Catalogue()
-    for point in (TAKE, LAUNCH, STREAM):
-        made.declare(point)
-    made.planned(["swap.out"])
-    return made
+    return Catalogue((TAKE, LAUNCH, STREAM), ["swap.out"])
 
 
 class Clock:

@@ -13,10 +13,8 @@ def point(**changed: Any) -> Point:
 
 
 def test_a_name_is_declared_once() -> None:
-    made = Catalogue()
-    assert made.declare(TAKE) is TAKE
-    with pytest.raises(ValueError, match=r'point "kv\.take" of swap is declared already by memory; rename one'):
-        made.declare(point(layer="swap"))
+    with pytest.raises(ValueError, match=r'point "kv\.take" is declared by memory and swap; rename one'):
+        Catalogue([TAKE, point(layer="swap")])
 
 
 @pytest.mark.parametrize(
@@ -37,12 +35,11 @@ def test_an_unknown_point_gets_the_nearest_or_an_honest_planned(name: str, text:
 
 
 def test_a_planned_name_that_is_declared_is_no_longer_planned() -> None:
-    made = catalogue()
-    assert made.planned_names() == ("swap.out",)
-    made.declare(point(name="swap.out"))
+    assert catalogue().planned_names() == ("swap.out",)
+    made = Catalogue([TAKE, point(name="swap.out")], ["swap.out"])
     assert made.planned_names() == ()
     assert made.get("swap.out").name == "swap.out"
-    assert made.names() == ("device.launch", "kv.take", "server.stream", "swap.out")
+    assert made.names() == ("kv.take", "swap.out")
 
 
 class NeedsTwo(Exception):
@@ -81,11 +78,6 @@ def test_an_action_that_could_not_work_is_refused_when_made(fields: dict[str, An
 def test_a_point_that_could_not_work_is_refused_when_made(changed: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         point(**changed)
-
-
-def test_a_point_tells_the_places_its_code_must_cross() -> None:
-    assert TAKE.placements == ("before", "after", "in_flight")
-    assert point().placements == ("before",)
 
 
 RESOLVE: list[tuple[dict[str, Any], list[str]]] = [

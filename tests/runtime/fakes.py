@@ -154,9 +154,7 @@ class Bench:
     ) -> None:
         self.clock = SetClock()
         self.mailbox = Mailbox(submits_max=1000)
-        catalogue = Catalogue()
-        for point in (*CONTRACT_POINTS, *KV_POINTS, *SPAN_POINTS, *SCHED_POINTS):
-            catalogue.declare(point)
+        catalogue = Catalogue((*CONTRACT_POINTS, *KV_POINTS, *SPAN_POINTS, *SCHED_POINTS))
         self.fires: list[str] = []
         self.faults = Faults(
             catalogue, self.clock.now_ns, lambda fire: self.fires.append(fire.fault), lambda state: None

@@ -71,9 +71,7 @@ class CpuWorld:
     """A CpuDevice over a journal; `until` waits for the ledger's wake-up."""
 
     def __init__(self) -> None:
-        catalogue = Catalogue()
-        for point in POINTS:
-            catalogue.declare(point)
+        catalogue = Catalogue(POINTS)
         clock = MonotonicClock()
         self._woken = threading.Condition()
         self.fires: list[object] = []
@@ -109,9 +107,7 @@ class SimWorld:
     """A SimDevice over a journal; `until` moves its clock, and never back."""
 
     def __init__(self) -> None:
-        catalogue = Catalogue()
-        for point in POINTS:
-            catalogue.declare(point)
+        catalogue = Catalogue(POINTS)
         self.clock = VirtualTime()
         self.fires: list[object] = []
         faults = Faults(catalogue, self.clock.now_ns, self.fires.append, lambda state: None)

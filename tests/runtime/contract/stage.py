@@ -52,9 +52,7 @@ class Stage:
     """A binder in an Env of its own."""
 
     def __init__(self, entries_max: int = 1024) -> None:
-        catalogue = Catalogue()
-        for point in POINTS:
-            catalogue.declare(point)
+        catalogue = Catalogue(POINTS)
         clock = SetClock()
         self.fires: list[str] = []
         self.faults = Faults(catalogue, clock.now_ns, lambda fire: self.fires.append(fire.point), lambda state: None)

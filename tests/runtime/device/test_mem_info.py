@@ -20,9 +20,7 @@ def info(folder: Path, available_kib: int | None, most: str | None, current: int
         (folder / "memory.max").write_text(most + "\n")
         (folder / "memory.current").write_text(f"{current + 5000}\n")
         (folder / "memory.stat").write_text("anon 1\ninactive_file 5000\n")
-    known = Catalogue()
-    for point in POINTS:
-        known.declare(point)
+    known = Catalogue(POINTS)
     clock = SetClock()
     faults = Faults(known, clock.now_ns, lambda fire: None, lambda state: None)
     return MemInfo(Env(clock, 0, faults, Ledger()), folder / "meminfo", folder), faults

@@ -35,9 +35,7 @@ class Hosted(CountedMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = SetClock()
-        known = Catalogue()
-        for point in (*POINTS, *ALLOC_POINTS):
-            known.declare(point)
+        known = Catalogue((*POINTS, *ALLOC_POINTS))
         self.faults = Faults(known, self.clock.now_ns, lambda fire: None, lambda state: None)
         self.env = Env(self.clock, 0, self.faults, Ledger())
         self.pool = PagedPool(self.env, BLOCKS, 4)

@@ -137,9 +137,7 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
 
 def armed(do: str, **when: object) -> tuple[Faults, list[Fire]]:
     fires: list[Fire] = []
-    known = Catalogue()
-    known.declare(WEIGHTS_READ)
-    faults = Faults(known, lambda: 0, fires.append, lambda state: None)
+    faults = Faults(Catalogue([WEIGHTS_READ]), lambda: 0, fires.append, lambda state: None)
     faults.arm([FaultSpec(id="f", n=0, do=parse_do(do), when=When(**when))])  # type: ignore[arg-type]
     return faults, fires
 

@@ -42,9 +42,7 @@ class Bench:
     """A step space with faults that can be armed, and poison below."""
 
     def __init__(self, config: DecoderConfig = CONFIG, step: int = MIB, room: int | None = None) -> None:
-        catalogue = Catalogue()
-        for point in ALLOC_POINTS:
-            catalogue.declare(point)
+        catalogue = Catalogue(ALLOC_POINTS)
         clock = SetClock()
         self.faults = Faults(catalogue, clock.now_ns, lambda fire: None, lambda state: None)
         self.env = Env(clock, 0, self.faults, Ledger())

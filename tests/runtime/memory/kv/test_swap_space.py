@@ -27,9 +27,7 @@ class Host:
     """A swap space whose copies are done at once, or refused."""
 
     def __init__(self) -> None:
-        clock, catalogue = SetClock(), Catalogue()
-        for point in (*KV_POINTS, *SPAN_POINTS):
-            catalogue.declare(point)
+        clock, catalogue = SetClock(), Catalogue((*KV_POINTS, *SPAN_POINTS))
         faults = Faults(catalogue, clock.now_ns, lambda fire: None, lambda state: None)
         self.env = Env(clock, 0, faults, Ledger())
         self.refused = False

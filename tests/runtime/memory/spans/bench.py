@@ -26,9 +26,7 @@ class Bench:
 
     def __init__(self, total_kib: int = 1024, segment_kib: int = 1024) -> None:
         self.clock = SetClock()
-        catalogue = Catalogue()
-        for point in (*POINTS, *ALLOC_POINTS):
-            catalogue.declare(point)
+        catalogue = Catalogue((*POINTS, *ALLOC_POINTS))
         self.fires: list[Fire] = []
         self.faults = Faults(catalogue, self.clock.now_ns, self.fires.append, lambda state: None)
         self.env = Env(self.clock, 0, self.faults, Ledger())
