@@ -19,9 +19,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 USER_AGENT = "seatrial/0.1 (fault-injection load test; not a browser)"
-IDLE_NS_MAX = (
-    2_000_000_000  # servers close idle connections after about 5 s; a reused connection must not lose that race
-)
+IDLE_NS_MAX = 2_000_000_000
+"""Longest idle time of a connection that is used again. Servers close idle connections after about 5 s."""
 
 
 class Cut(Exception):
@@ -111,7 +110,7 @@ class Connection:
         if not self.cut_reason:
             self.cut_reason = reason
         if self.sock is not None:
-            with contextlib.suppress(OSError):  # closed by the other side already: as good
+            with contextlib.suppress(OSError):  # the other side has closed it already
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def request_left(self, sock: socket.socket | None) -> None:

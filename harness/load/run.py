@@ -148,9 +148,8 @@ class LoadRun:
         now_ns = clock_ns()
         with self._lock:
             self._connections.release(connection, now_ns, reply.reusable)
-            if (
-                planned.kind != "malformed"
-            ):  # a 500 for a malformed request is a finding, but no sign of an overloaded server
+            # A 500 for a malformed request is a finding, but no sign of an overloaded server.
+            if planned.kind != "malformed":
                 self._tell_breaker(now_ns, sent_ns, reply)
         self._put(reply_line(request.id, reply))
         if planned.kind == "canary" and reply.outcome is Outcome.OK:  # an incomplete reply is not a wrong one
@@ -223,7 +222,7 @@ class LoadRun:
             self.ports.sleep(SWEEP_S)
 
     def fail(self, error: BaseException) -> None:
-        """Record an internal error (a full disk, a mistake of ours) and stop sending. The first error is kept."""
+        """Record an internal error, such as a full disk, and stop sending. The first error is kept."""
         if self.failure is None:
             self.failure = error
             traceback.print_exception(error, file=sys.stderr)

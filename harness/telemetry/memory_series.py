@@ -1,7 +1,7 @@
-"""The series of a run that tell of KV and the prefix cache: one table for both drives.
+"""The series of KV and the prefix cache, in one table for live and virtual runs.
 
-A live run reads them off /metrics by `sample` and `labels`; a virtual run takes them from the figures themselves by
-`figure`. The wall time of an allocation is live only: virtual time has none.
+A live run reads a series from /metrics by `sample` and `labels`; a virtual run reads it from the memory figures by
+`figure`. The wall time of an allocation exists only in live runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Rows = dict[str, tuple[float, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class MemorySeries:
-    """One series, or one for each tenant: then `name` is followed by the tenant in brackets."""
+    """One series, or one for each tenant, whose name is then `name` with the tenant in brackets."""
 
     name: str
     unit: str

@@ -25,11 +25,11 @@ class MetricSource:
     samples: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)  # only samples with these labels; {}: all
     by: str = ""  # a series for each value of this label; "": one over all
-    ours: bool = False  # only our runtime tells it: elsewhere nobody misses it
+    ours: bool = False  # only the built-in runtime has it, so it is not recorded as absent elsewhere
 
 
 def _memory() -> dict[str, MetricSource]:
-    """KV and prefix cache of our runtime."""
+    """The series of KV and the prefix cache, which only the built-in runtime has."""
     tables = [(one, "") for one in (*KV, *PREFIX)] + [(one, "tenant") for one in TENANT]
     return {one.name: MetricSource(one.unit, one.kind, (one.sample,), one.labels, by, True) for one, by in tables}
 
@@ -59,7 +59,7 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
     },
 }
 SERIES_NAMES = tuple(name for name, want in PRESETS["vllm"].items() if not want.ours)
-"""Names that every target should have; a page without one says "absent"."""
+"""Names of the series that every target should have. One that is not on the page is recorded as absent."""
 
 GAUGES = ("server.running", "server.waiting", "kv.usage")
 """The gauges that show that all resources were returned; judge reclamation needs one of them."""

@@ -218,9 +218,8 @@ class Sampler:
                 # Ticks lie on a grid: a slow round does not shift later ones, and a missed tick is not repeated.
                 next_ns = max(next_ns + self._period_ns, self._ports.clock_ns())
                 self.sleep_until(next_ns)
-        except (
-            BaseException
-        ) as error:  # the judges must know that sampling ended, so it is recorded, and raised in stop()
+        # The judges must know that sampling ended, so the error is recorded, and raised in `stop`.
+        except BaseException as error:
             self._crash = error
             self._sink.event(
                 self._ports.clock_ns(), "harness", "sampler_crash", None, f"{type(error).__name__}: {error}"
