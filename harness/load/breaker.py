@@ -8,11 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.plan.canary import AboveZero, Positive
 from scenarios.rules_target import is_remote
 from scenarios.schema import Scenario
-
-Positive = Annotated[int, Field(ge=1)]
-AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Politeness(BaseModel):

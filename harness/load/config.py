@@ -13,13 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from harness.load.breaker import UNLIMITED, Politeness
 from harness.plan.canary import CanaryConfig
+from runtime.config import ConfigProblems
 from runtime.config_errors import problems
 from scenarios.load import Load
 from scenarios.types import PLAIN
-
-
-class ConfigProblems(ValueError):
-    """All problems of a config, one per line."""
 
 
 class LoadConfig(BaseModel):
@@ -72,7 +69,7 @@ def read_config(path: Path) -> LoadConfig:
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
-        raise ConfigProblems(f"{path}: not JSON: {error}") from error
+        raise ConfigProblems([f"{path}: not JSON: {error}"]) from error
     return parse_config(value)
 
 
@@ -82,4 +79,4 @@ def parse_config(value: object) -> LoadConfig:
         return LoadConfig.model_validate(value, context={PLAIN: True})
     except ValidationError as error:
         known = [field.alias or name for name, field in LoadConfig.model_fields.items()]
-        raise ConfigProblems("\n".join(problems(error, known))) from None
+        raise ConfigProblems(problems(error, known)) from None

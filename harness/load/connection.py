@@ -27,24 +27,26 @@ class Cut(Exception):
     """A hook has cut its own connection. The exception passes through `requests`."""
 
 
-class _ReportingConnection(HTTPConnection):
+class _Reporting:
+    """Tells its owner when a request has been sent. To be combined with a connection of `urllib3`."""
+
+    sock: socket.socket | None
+
     def __init__(self, *args: Any, owner: "Connection", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._owner = owner
 
     def getresponse(self) -> Any:
         self._owner.request_left(self.sock)
-        return super().getresponse()
+        return super().getresponse()  # type: ignore[misc]
 
 
-class _ReportingTlsConnection(HTTPSConnection):
-    def __init__(self, *args: Any, owner: "Connection", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._owner = owner
+class _ReportingConnection(_Reporting, HTTPConnection):
+    pass
 
-    def getresponse(self) -> Any:
-        self._owner.request_left(self.sock)
-        return super().getresponse()
+
+class _ReportingTlsConnection(_Reporting, HTTPSConnection):
+    pass
 
 
 class _ReportingPool(HTTPConnectionPool):

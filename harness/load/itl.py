@@ -7,15 +7,7 @@ nothing below UNIT_NS. The name of a bucket is a time, so no table of edges is n
 from collections.abc import Iterable
 
 UNIT_NS = 1_000  # finer than the accuracy of our clocks
-_BITS = 11
-
-
-def bucket(value_ns: int) -> int:
-    """The lower edge (ns) of the bucket that holds a value. It asserts that the value is not negative."""
-    assert value_ns >= 0, f"a gap of {value_ns} ns: the clock is not monotonic"
-    units = value_ns // UNIT_NS
-    shift = max(0, units.bit_length() - _BITS)
-    return (units >> shift << shift) * UNIT_NS
+BITS = 11
 
 
 class GapHistogram:
@@ -36,10 +28,10 @@ class GapHistogram:
         counts = self._counts.get(load)
         if counts is None:
             counts = self._counts[load] = {}
-        for gap_ns in gaps_ns:  # `bucket` inlined, because it runs for each token
+        for gap_ns in gaps_ns:
             assert gap_ns >= 0, f"a gap of {gap_ns} ns: the clock is not monotonic"
             units = gap_ns // UNIT_NS
-            shift = units.bit_length() - _BITS
+            shift = units.bit_length() - BITS
             if shift > 0:
                 units = units >> shift << shift
             counts[units] = counts.get(units, 0) + n

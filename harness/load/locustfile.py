@@ -73,6 +73,24 @@ def prune(environment: Environment, now_s: float) -> None:
     del stats.history[:-HISTORY_ROWS]
 
 
+def keep_up(run: LoadRun, environment: Environment, spawn: Callable[[Callable[[], None]], object]) -> None:
+    """Spawn the periodic work of a run, which goes on until its greenlets are killed."""
+
+    def sweep() -> None:
+        while True:
+            run.sweep()
+            gevent.sleep(SWEEP_S)
+
+    def seconds() -> None:
+        while True:
+            gevent.sleep(1.0)
+            run.every_second()
+            prune(environment, time.time())
+
+    spawn(sweep)
+    spawn(seconds)
+
+
 class _ClosedLoop(locust.User):
     """A Locust user that runs one closed-loop user. LocustLoad makes a subclass with the two fields below."""
 
@@ -101,8 +119,7 @@ class LocustLoad:
         self._users = len(users)
         self._runner = self.environment.create_local_runner()
         self._greenlets = Group()
-        self.spawn(self._sweep)
-        self.spawn(self._seconds)
+        keep_up(self.run, self.environment, self.spawn)
 
     def spawn(self, work: Callable[[], None]) -> None:
         """Run work in its own greenlet. An exception fails the run."""
@@ -131,17 +148,6 @@ class LocustLoad:
         self._greenlets.kill()
         self.run.spool.close()
         return cut
-
-    def _sweep(self) -> None:
-        while True:
-            self.run.sweep()
-            gevent.sleep(SWEEP_S)
-
-    def _seconds(self) -> None:
-        while True:
-            gevent.sleep(1.0)
-            self.run.every_second()
-            prune(self.environment, time.time())
 
 
 # -- alone: `locust -f` ----------------------------------------------------------------------------------------
@@ -183,6 +189,8 @@ class OpenLoop(locust.User):
         OpenLoop.serial += 1
         config = plain_config(self.host or self.environment.host)
         self.run_of_mine = plain_run(self.environment, config, number)
+        self.periodic = Group()
+        keep_up(self.run_of_mine, self.environment, self.periodic.spawn)
 
     @locust.task
     def drive(self) -> None:
@@ -190,6 +198,7 @@ class OpenLoop(locust.User):
 
     def on_stop(self) -> None:
         self.run_of_mine.finish(0.0)
+        self.periodic.kill()
 
 
 def plain_run(environment: Environment, config: LoadConfig, number: int) -> LoadRun:
@@ -198,18 +207,4 @@ def plain_run(environment: Environment, config: LoadConfig, number: int) -> Load
     mine = config.model_copy(update={"seed": config.seed + number, "run_id": f"u{number}", "spool": spool})
     run = LoadRun(mine, Spool(spool), gevent_ports(), locust_reporter(environment))
     run.plan_clock.start(time.monotonic_ns())
-
-    def sweep() -> None:
-        while not run.stopping:
-            run.sweep()
-            gevent.sleep(SWEEP_S)
-
-    def seconds() -> None:
-        while not run.stopping:
-            gevent.sleep(1.0)
-            run.every_second()
-            prune(environment, time.time())
-
-    gevent.spawn(sweep)
-    gevent.spawn(seconds)
     return run

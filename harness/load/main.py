@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> int:
     protocol_fd = _own_stdout()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
     from harness.load import locustfile  # must be first: it patches modules that the imports below load
-    from harness.load.config import ConfigProblems, read_config
+    from harness.load.config import read_config
+    from runtime.config import ConfigProblems
 
     try:
         load = locustfile.LocustLoad(read_config(Path(arguments[0])))

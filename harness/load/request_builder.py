@@ -35,11 +35,9 @@ class RequestBuilder:
 
     def load_request(self, load: Load, ask: PlannedRequest) -> PreparedRequest:
         """Build the request of a planned row."""
-        config, api = self._config, self._config.api
         text = prompt_text(ask.parts)
         if ask.malformed:
-            kind, (form, body) = "malformed", malformed_body(ask.n, config.model, api)
-            text = form
+            kind, (text, body) = "malformed", malformed_body(ask.n, self._config.model, self._config.api)
         else:
             kind = "probe" if load.probe else "load"
             fields: dict[str, object] = {"seed": ask.prompt_seed & 0x7FFFFFFF, "stream": ask.stream}
@@ -47,28 +45,28 @@ class RequestBuilder:
                 fields["priority"] = -load.priority  # vLLM's: lower is earlier
             if ask.stream:
                 fields["stream_options"] = {"include_usage": True}
-            body = self._body(api, text, ask.output_tokens, fields)
-        return self._prepared(load.id, kind, load.group, ask.n, text, body, api, load.timeout, ask)
+            body = self._body(text, ask.output_tokens, fields)
+        sizes = ask.prompt_tokens, ask.output_tokens
+        return self._prepared(load.id, kind, load.group, ask.n, text, body, load.timeout, sizes, ask.cancel_at)
 
     def canary_request(self, number: int) -> PreparedRequest:
         """Build the nth canary: fixed prompts in turn, greedy, with log probabilities where they are asked for."""
-        canary, api = self._config.canary, self._config.api
+        canary = self._config.canary
         assert canary is not None
         index = number % canary.prompts
         text = canary_text(self._config.seed, index, canary.prompt_tokens)
         fields: dict[str, object] = {"seed": 0, "stream": True, "stream_options": {"include_usage": True}}
-        if canary.logprobs and api == "chat":
+        if canary.logprobs and self._config.api == "chat":
             fields |= {"logprobs": True, "top_logprobs": canary.logprobs}
         elif canary.logprobs:
             fields["logprobs"] = canary.logprobs
-        body = self._body(api, text, canary.output_tokens, fields)
-        line: dict[str, object] = {"prompt_tokens": canary.prompt_tokens, "output_tokens_max": canary.output_tokens}
-        return self._prepared("canary", "canary", canary.group, number, text, body, api, canary.timeout_s, None, line)
+        body, sizes = self._body(text, canary.output_tokens, fields), (canary.prompt_tokens, canary.output_tokens)
+        return self._prepared("canary", "canary", canary.group, number, text, body, canary.timeout_s, sizes)
 
-    def _body(self, api: str, text: str, output_tokens: int, fields: dict[str, object]) -> bytes:
+    def _body(self, text: str, output_tokens: int, fields: dict[str, object]) -> bytes:
         # Temperature 0: a bystander's tokens are compared with those of its twin in a run without faults.
         body: dict[str, object] = {"model": self._config.model, "max_tokens": output_tokens, "temperature": 0, **fields}
-        body |= {"messages": [{"role": "user", "content": text}]} if api == "chat" else {"prompt": text}
+        body |= {"messages": [{"role": "user", "content": text}]} if self._config.api == "chat" else {"prompt": text}
         body = {name: value for name, value in body.items() if name not in self._config.leave_out}
         return json.dumps({**body, **self._config.body}, separators=(",", ":")).encode()
 
@@ -80,16 +78,13 @@ class RequestBuilder:
         number: int,
         text: str,
         body: bytes,
-        api: str,
         timeout_s: float,
-        ask: PlannedRequest | None,
-        sizes: dict[str, object] | None = None,
+        sizes: tuple[int, int],
+        cancel_at: str | None = None,
     ) -> PreparedRequest:
+        """`sizes` are the tokens of the prompt and the largest number of tokens of the reply."""
         prefix = f"{self._config.run_id}-" if self._config.run_id else ""
         identity = f"{prefix}{load_id}-{number}"
-        cancel_at = ask.cancel_at if ask is not None else None
-        if ask is not None:
-            sizes = {"prompt_tokens": ask.prompt_tokens, "output_tokens_max": ask.output_tokens}
         line: dict[str, object] = {
             "e": "request",
             "id": identity,
@@ -98,10 +93,11 @@ class RequestBuilder:
             "grp": group,
             "plan_row": number,
             "prompt_sha": text_digest(text),
-            **(sizes or {}),
+            "prompt_tokens": sizes[0],
+            "output_tokens_max": sizes[1],
             "cancel_at": cancel_at,
         }
         headers = {**self._headers, "X-Request-Id": identity, LOAD_HEADER: load_id}
-        url, done = self._config.url + PATHS[api], self._config.wants_done
+        url, done = self._config.url + PATHS[self._config.api], self._config.wants_done
         request = HttpRequest(identity, url, body, headers, timeout_s, parse_cancel(cancel_at), done)
         return PreparedRequest(request, line, load_id, kind)

@@ -10,10 +10,9 @@ It uses neither Locust nor gevent: `Ports` provides spawn and sleep, so it also 
 
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.load.breaker import Breaker
@@ -33,17 +32,13 @@ SWEEP_S = 0.02  # seconds by which a deadline may be noticed late
 GRACE_S = 2.0  # seconds that cut requests have to record their reply
 
 
-def _thread(work: Callable[[], object]) -> None:
-    threading.Thread(target=work, daemon=True).start()
-
-
 @dataclass(frozen=True)
 class Ports:
-    """Clock, sleep and spawn: those of gevent inside Locust, time and threads elsewhere."""
+    """Clock, sleep and spawn, which differ between gevent inside Locust and threads."""
 
-    clock_ns: Callable[[], int] = time.monotonic_ns
-    sleep: Callable[[float], None] = time.sleep
-    spawn: Callable[[Callable[[], object]], object] = _thread
+    clock_ns: Callable[[], int]
+    sleep: Callable[[float], None]
+    spawn: Callable[[Callable[[], object]], object]
 
 
 @dataclass
@@ -68,7 +63,7 @@ class LoadRun:
 
     config: LoadConfig
     spool: Spool
-    ports: Ports = field(default_factory=Ports)
+    ports: Ports
     on_reply: Callable[[PreparedRequest, int, Reply], None] | None = None
 
     def __post_init__(self) -> None:
@@ -183,9 +178,8 @@ class LoadRun:
             line = self.audit.line()
             rows = self._gaps.rotate(self.ports.clock_ns(), cut=last)
             held, self._held_reported = self._breaker.held_back - self._held_reported, self._breaker.held_back
-        self._put(line)
-        for row in rows:
-            self._put(row)
+        for each in (line, *rows):
+            self._put(each)
         if held:
             self.event(
                 "held", held, self._breaker.stopped or "ramp, Retry-After or limit of the politeness to the target"

@@ -6,7 +6,8 @@ high latencies, so its lateness voids timing judges.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+import psutil
 
 
 class SelfAudit:
@@ -16,7 +17,6 @@ class SelfAudit:
         self,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         cpu_ns: Callable[[], int] = time.process_time_ns,
-        rss_bytes: Callable[[], int] | None = None,
     ) -> None:
         self.in_flight = 0
         self.sent = 0
@@ -24,7 +24,7 @@ class SelfAudit:
         self.dropped = 0
         self._clock_ns = clock_ns
         self._cpu_ns = cpu_ns
-        self._rss_bytes = rss_bytes or resident_bytes
+        self._process = psutil.Process()
         self._late_ns: list[int] = []
         self._at_ns, self._at_cpu_ns = clock_ns(), cpu_ns()
 
@@ -49,13 +49,5 @@ class SelfAudit:
             "sent": self.sent,
             "done": self.done,
             "cpu": round(cpu, 4),
-            "rss_bytes": self._rss_bytes(),
+            "rss_bytes": self._process.memory_info().rss,
         }
-
-
-def resident_bytes() -> int:
-    """The resident memory of this process, in bytes."""
-    for row in Path("/proc/self/status").read_text().splitlines():
-        if row.startswith("VmRSS:"):
-            return int(row.split()[1]) * 1024
-    raise LookupError("no VmRSS in /proc/self/status")

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from misbehaving import DONE, HEAD_SSE, LAST_CHUNK, Misbehaving, chunk, event, h
 
 from faults.spec import LOAD_HEADER
 from harness.load.closed_loop import closed_users
-from harness.load.config import ConfigProblems, LoadConfig, parse_config
+from harness.load.config import LoadConfig, parse_config
 from harness.load.dispatch import canaries, dispatch, schedule
 from harness.load.outcome import Outcome
 from harness.load.run import LoadRun, Ports
 from harness.load.spool import Spool, SpoolFull
+from runtime.config import ConfigProblems
 
+THREADS = Ports(time.monotonic_ns, time.sleep, lambda work: threading.Thread(target=work, daemon=True).start())
 GOOD = (send(HEAD_SSE), send(chunk(event("a", "stop"))), send(chunk(usage(9, 1))), send(chunk(DONE), LAST_CHUNK))
 
 
@@ -51,7 +55,7 @@ class Jumping:
 
 
 def open_run(config: LoadConfig, ports: Ports | None = None) -> LoadRun:
-    return LoadRun(config, Spool(config.spool), ports or Ports())
+    return LoadRun(config, Spool(config.spool), ports or THREADS)
 
 
 def test_every_arrival_is_offered_at_its_intended_time(tmp_path: Path) -> None:
@@ -125,7 +129,9 @@ def test_a_full_pool_drops_the_arrival_without_waiting(tmp_path: Path) -> None:
 
 def test_a_request_over_its_deadline_is_cut_and_is_a_timeout(tmp_path: Path) -> None:
     late_ns = [0]
-    ports = Ports(lambda: time.monotonic_ns() + late_ns[0])  # the socket's own timeout is a minute away
+    ports = replace(
+        THREADS, clock_ns=lambda: time.monotonic_ns() + late_ns[0]
+    )  # the socket's own timeout is a minute away
     with Misbehaving(hold()) as server:
         run = open_run(config(tmp_path, server.url, loads=[{"id": "chat", "rate": 50.0, "timeout": 60.0}]), ports)
         due = next(schedule(run.config))
