@@ -55,25 +55,18 @@ def vocabulary(catalogue: Catalogue) -> KnownNames:
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:
-    overrides = (options.seed, options.target, options.model, options.minutes, options.metrics, options.pid)
-    if all(each is None for each in overrides) and not options.virtual:
+    given = {path: value for path, option in TYPED.items() if (value := getattr(options, option)) is not None}
+    if not given and not options.virtual:
         return scenario
     plain = scenario.model_dump(mode="json", by_alias=True)
-    if options.seed is not None:
-        plain["seed"] = options.seed
     if options.virtual:
         plain["drive"] = "virtual"
-    if options.minutes is not None:
-        plain["phases"]["trial"] = options.minutes * 60
     if options.target is not None:
         # The scenario describes its own target; these values are not valid for another target.
-        other: dict[str, object] = {"command": [], "knobs": {}, "metrics": None, "pid": None}
-        plain["target"] |= {"kind": "url", "url": options.target, **other}
-    if options.model is not None:
-        plain["target"]["model"] = options.model
-    plain["target"] |= {
-        key: value for key, value in (("metrics", options.metrics), ("pid", options.pid)) if value is not None
-    }
+        plain["target"] |= {"kind": "url", "command": [], "knobs": {}, "metrics": None, "pid": None}
+    for (*tables, key), value in given.items():
+        table = plain[tables[0]] if tables else plain
+        table[key] = value * 60 if key == "trial" else value
     try:
         return Scenario.from_plain(plain)
     except ValueError as problem:  # pydantic's ValidationError: the file was valid, so an option caused it

@@ -31,9 +31,10 @@ from harness.trial.stop import Stop, StopNow
 from runtime.points import catalogue
 
 if TYPE_CHECKING:
-    from harness.trial.outcome import Ending, Show
+    from harness.trial.loop import Reason
+    from harness.trial.outcome import Show
 
-Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[str], None]], "Ending"]
+Drive = Callable[["Plan", Sequence[Occurrence], Path, Stop, "Show", Callable[[str], None]], "Reason | None"]
 
 
 def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
@@ -55,7 +56,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
     say(f"run {plan.run_id} in {directory}")
     try:
         with Stop() as stop, Progress() as progress:
-            ending = drive(plan, hidden, directory, stop, progress.show, progress.say)
+            early = drive(plan, hidden, directory, stop, progress.show, progress.say)
     except (TargetProblem, ReferenceFailed) as problem:
         _never_began(directory, latest, plan.scenario.target.kind)
         raise Refusal(str(problem)) from problem
@@ -65,7 +66,7 @@ def run(options: RunOptions, say: Callable[[str], None] = print) -> Outcome:
         say(f"stopped at once; `seatrial judge {directory}` can judge the recorded part")
         return Outcome(directory, Exit.INTERRUPTED)
     verdict_exit = finalize.finalize(directory, sys.stdout, os.environ)
-    interrupted = ending.early is not None and ending.early.by == "signal"
+    interrupted = early is not None and early.by == "signal"
     return Outcome(directory, Exit.INTERRUPTED if interrupted else verdict_exit)
 
 

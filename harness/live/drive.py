@@ -21,7 +21,7 @@ from harness.record.recorder import Recorder
 from harness.telemetry.sampler import Sampler
 from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop, Reason
-from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
+from harness.trial.outcome import Say, Show, carry_out, recorded
 from harness.trial.stop import Stop
 
 TURN_S = 0.1
@@ -46,7 +46,7 @@ def drive(
     say: Say,
     *,
     allow_command: bool = False,
-) -> Ending:
+) -> Reason | None:
     """Run the plan and close its history. `hidden` holds the undeclared faults, which the plan does not contain.
     `allow_command` permits the start of the scenario's target.command.
 

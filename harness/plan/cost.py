@@ -26,32 +26,23 @@ class Cost:
     wall_s_max: float
 
 
-@dataclass(frozen=True)
-class ExceededLimit:
-    """A limit that the plan will exceed."""
-
-    name: str
-    rule: str
-    cure: str
-
-
-def exceeded_limits(limits: Limits, cost: Cost, loads: Sequence[Forecast]) -> Iterator[ExceededLimit]:
-    """Yield every limit that is too low for this plan."""
+def exceeded_limits(limits: Limits, cost: Cost, loads: Sequence[Forecast]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the broken rule and the remedy of every limit that is too low for this plan."""
     shorter = "raise it, or make the trial shorter"
     if cost.requests is not None and limits.requests is not None:
         most = cost.requests + CHANCE_SD * math.sqrt(cost.requests)
         if most > limits.requests:
             rule = f"requests = {limits.requests}, and this plan sends about {cost.requests:.0f} (at most {most:.0f})"
-            yield ExceededLimit("requests", rule, shorter)
+            yield "requests", rule, shorter
     if cost.prompt_tokens is not None and cost.output_tokens is not None and limits.tokens is not None:
         tokens = cost.prompt_tokens + cost.output_tokens
         if tokens > limits.tokens:
             rule = f"tokens = {limits.tokens}, and this plan needs about {tokens:.0f}"
-            yield ExceededLimit("tokens", rule, shorter)
+            yield "tokens", rule, shorter
     if limits.wall is not None and cost.wall_s > limits.wall:
         rule = f"wall = {limits.wall:g} s, and this plan takes about {cost.wall_s:.0f} s"
-        yield ExceededLimit("wall", rule, shorter)
+        yield "wall", rule, shorter
     rates = [load.rate_mean for load in loads if load.rate_mean is not None]
     if limits.rate is not None and sum(rates) > limits.rate:
         rule = f"rate = {limits.rate:g}/s, and the loads together send {sum(rates):.3g}/s"
-        yield ExceededLimit("rate", rule, "raise it, or lower the rates of the loads")
+        yield "rate", rule, "raise it, or lower the rates of the loads"

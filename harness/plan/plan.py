@@ -136,8 +136,8 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
     cost = _cost(phases, forecasts, load_s / scenario.canary.every)
     problems = [*_refused_features(document), *_refused_knobs(document), *_refused_faults(document, planned, catalogue)]
     problems += [
-        document.source.problem(("limits", found.name), found.rule, found.cure)
-        for found in exceeded_limits(scenario.limits, cost, list(forecasts.values()))
+        document.source.problem(("limits", name), rule, remedy)
+        for name, rule, remedy in exceeded_limits(scenario.limits, cost, list(forecasts.values()))
     ]
     if problems:
         raise ScenarioProblems(problems)
@@ -170,17 +170,13 @@ def _capabilities(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _refused_features(document: Document) -> list[Problem]:
-    return [
-        document.source.problem(feature.path, *_why_unsupported(feature.name))
-        for feature in unsupported(document.scenario)
-    ]
-
-
-def _why_unsupported(name: str) -> tuple[str, str]:
-    """The rule and its cure."""
-    if name in LIVE_ONLY:
-        return f"{name} is not supported in virtual time", f"{LIVE}, or leave it out"
-    return f"{name} is not supported yet", "leave it out"
+    found = []
+    for feature in unsupported(document.scenario):
+        when, remedy = ("in virtual time", f"{LIVE}, or ") if feature.name in LIVE_ONLY else ("yet", "")
+        found.append(
+            document.source.problem(feature.path, f"{feature.name} is not supported {when}", f"{remedy}leave it out")
+        )
+    return found
 
 
 def _refused_knobs(document: Document) -> list[Problem]:
@@ -215,7 +211,7 @@ def _refused_faults(document: Document, planned: Sequence[Occurrence], catalogue
                 problems.append(document.source.problem(("fault", index, *_key_of(rule)), rule))
             continue
         if (refused := refused_fault(scenario, fault, catalogue)) is not None:
-            problems.append(document.source.problem(at, f"{fault.do}: {refused.rule}", refused.cure))
+            problems.append(document.source.problem(at, f"{fault.do}: {refused[0]}", refused[1]))
     return problems
 
 

@@ -1,7 +1,5 @@
 """The scenario features and fault points that each drive supports. A plan refuses all others by name."""
 
-from dataclasses import dataclass
-
 from faults import Catalogue
 from faults.points import Kind, Severity
 from runtime.config import EngineConfig
@@ -44,51 +42,37 @@ HOST = ("swap.out", "swap.in", "device.copy.d2h", "device.copy.h2d", "memory.def
 CACHE = ("kv.publish", "kv.evict")
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedFault:
-    """The reason why a drive can't carry out a fault, and the remedy."""
-
-    rule: str
-    cure: str
-
-
-def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> UnsupportedFault | None:
-    """Return why the drive can't carry out `fault`, or None. The catalogue must hold its point and action."""
+def refused_fault(scenario: Scenario, fault: Fault, catalogue: Catalogue) -> tuple[str, str] | None:
+    """Return why the drive can't carry out `fault` and the remedy, or None. The catalogue must hold its action."""
     point = fault.do.point
     if (never := _never_crossed(scenario, fault)) is not None:
         return never
     if scenario.drive == "virtual":
         if (why := NOT_VIRTUAL.get(point)) is not None:
-            return UnsupportedFault(why, LIVE)
+            return why, LIVE
         if _ends_server(fault, catalogue):
-            return UnsupportedFault("it ends a server process, and a virtual run has none that could start again", LIVE)
+            return "it ends a server process, and a virtual run has none that could start again", LIVE
         return None
     others = (each for each in scenario.fault if each.do.point != WEIGHTS)
     if point == WEIGHTS and not (fault.persist and any(_ends_server(each, catalogue) for each in others)):
         rule = "weights are read before any fault can be armed, so it hits only a server that is started again"
-        return UnsupportedFault(
-            rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"'
-        )
+        return rule, 'write persist = true, and add a fault that ends the server: do = "device.launch: kill"'
     return None
 
 
-def _never_crossed(scenario: Scenario, fault: Fault) -> UnsupportedFault | None:
-    """Return the reason why the runtime never crosses the fault's point with these knobs, or None."""
+def _never_crossed(scenario: Scenario, fault: Fault) -> tuple[str, str] | None:
+    """Return why the runtime never crosses the fault's point with these knobs and the remedy, or None."""
     point, knobs = fault.do.point, {**EngineConfig().model_dump(), **scenario.target.knobs}
     if not knobs["faults"]:
-        return UnsupportedFault(
-            "target.knobs faults = false builds a runtime without fault injection", "leave faults out"
-        )
+        return "target.knobs faults = false builds a runtime without fault injection", "leave faults out"
     on_host = point in HOST or (point in ("memory.alloc", "memory.free") and fault.scope.pool == "io")
     if on_host and (not knobs["swap_blocks"] or knobs["preemption"] not in ("auto", "swap")):
         rule = "it is crossed where KV is swapped to the host, and target.knobs turn swapping off"
-        return UnsupportedFault(rule, 'set swap_blocks above 0 and preemption = "swap" or "auto"')
+        return rule, 'set swap_blocks above 0 and preemption = "swap" or "auto"'
     if scenario.drive == "virtual" and (fault.scope.graph or "").endswith("by_page"):
-        return UnsupportedFault("only the model of a real server keeps KV pages in place", LIVE)
+        return "only the model of a real server keeps KV pages in place", LIVE
     if point in CACHE and not knobs["prefix_cache"]:
-        return UnsupportedFault(
-            "it is crossed by the prefix cache, and target.knobs prefix_cache = false", "leave that knob out"
-        )
+        return "it is crossed by the prefix cache, and target.knobs prefix_cache = false", "leave that knob out"
     return None
 
 

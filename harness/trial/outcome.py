@@ -1,7 +1,6 @@
 """Carries out a trial of either drive: writes the facts, runs the phases, and closes the history."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from harness.plan.plan import Plan
 from harness.plan.timeline import PlannedPhase
@@ -16,26 +15,21 @@ Show = Callable[[Loop, PlannedPhase, float], None]
 """Called at every tick with the loop, the phase, and the seconds since the phase began."""
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The end of a drive. `early` is None when the whole plan was carried out."""
-
-    early: Reason | None
-    disk_full: bool = False
-
-
 def recorded(
     plan: Plan, recorder: Recorder, facts: Mapping[str, str], say: Say, trial: Callable[[], Reason | None]
-) -> Ending:
-    """Write the facts into the history, run `trial`, and close the history in every case."""
+) -> Reason | None:
+    """Write the facts into the history, run `trial`, and close the history in every case.
+
+    Returns the reason for an early end; None when the whole plan was carried out.
+    """
     for key, value in {**environment(plan), **facts}.items():
         recorder.meta(key, value)
     try:
         with recorder:
-            return Ending(trial())
+            return trial()
     except HistoryFull as error:
         say(f"{error}. The run ends early; the recorded part is judged.")
-        return Ending(Reason("died", str(error)), disk_full=True)
+        return Reason("died", str(error))
 
 
 def carry_out(plan: Plan, loop: Loop, show: Show, say: Say) -> Reason | None:

@@ -15,7 +15,7 @@ from harness.plan.plan import Plan
 from harness.record.recorder import Recorder
 from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop, Reason
-from harness.trial.outcome import Ending, Say, Show, carry_out, recorded
+from harness.trial.outcome import Say, Show, carry_out, recorded
 from harness.trial.stop import Stop
 from harness.virtual.answer_check import AnswerCheck
 from harness.virtual.rows import Rows
@@ -51,7 +51,7 @@ def drive(
     *,
     slowing: float | None = None,
     costs: str = DEFAULT,
-) -> Ending:
+) -> Reason | None:
     """Run the plan and close its history. `hidden` are faults that are armed and not in the plan.
 
     With `slowing` a launch costs this share more after the planned length of the trial. `costs` is the name of a
