@@ -1,37 +1,13 @@
-"""Bands of the timeline: phases, fires of faults, canary answers."""
+"""Bands of the timeline: fires of faults, canary answers."""
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 from assertions.judges.tokens import TWIN
 from harness.report.figures import S_PER_NS
 from harness.report.source import RunFiles
 
 TICKS_MAX = 600  # fires and canary dots in a lane; more would share one pixel
-
-
-@dataclass(frozen=True)
-class PhaseBand:
-    name: str
-    n: int
-    start_s: float
-    end_s: float
-    ended_by: str | None
-
-
-def phase_bands(source: RunFiles) -> tuple[PhaseBand, ...]:
-    """The phases. One that never ended is drawn to the last recorded time."""
-    return tuple(
-        PhaseBand(
-            phase.name,
-            phase.n,
-            phase.start_ns * S_PER_NS,
-            (source.history.end_ns if phase.end_ns is None else phase.end_ns) * S_PER_NS,
-            phase.ended_by,
-        )
-        for phase in source.history.phases
-    )
 
 
 def fires(source: RunFiles) -> tuple[tuple[str, tuple[float, ...]], ...]:

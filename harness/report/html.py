@@ -89,7 +89,9 @@ def _drawn(report: Report) -> dict[str, object]:
     drawn = {
         "end_s": timeline.end_s,
         "lanes": ["phase", *faults, *(["canary"] if timeline.canaries else [])],
-        "phases": [asdict(band) for band in timeline.phases],
+        "phases": [
+            {"name": each.name, "n": each.n, "start_s": each.start_s, "end_s": each.end_s} for each in timeline.phases
+        ],
         "faults": [
             {"fault": each.fault, "arm_s": each.arm_s, "first_s": each.first_s, "heal_s": each.heal_s} for each in armed
         ],

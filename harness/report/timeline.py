@@ -1,16 +1,16 @@
 """The timeline of a run: charts of load, latency, tokens, KV and memory, and bands of phases, faults and canaries."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from assertions.history import Floats, Requests
-from harness.report.bands import PhaseBand, canaries, compared, fires, phase_bands
+from harness.report.bands import canaries, compared, fires
 from harness.report.downsample import POINTS_MAX, grid, min_max
 from harness.report.figures import S_PER_NS, percentile
 from harness.report.outcomes import GOOD, ttft_s
-from harness.report.phases import PhaseRow, phase_row
+from harness.report.phases import PhaseRow, phase_rows
 from harness.report.series import SeriesPoints, absence, period_s, rise_per_s, samples
 from harness.report.source import RunFiles
 
@@ -27,37 +27,33 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one time axis, at most POINTS_MAX points each.
-
-    `absent` is the reason when there is nothing to draw.
-    """
+    """Lines over one time axis, at most POINTS_MAX points each."""
 
     key: str
     title: str
     unit: str  # unit as `figures.quantity` takes it
     note: str
-    log: bool
-    x_s: tuple[float, ...]
-    lines: tuple[ChartLine, ...]
-    absent: str | None
+    x_s: tuple[float, ...] = ()
+    lines: tuple[ChartLine, ...] = ()
+    absent: str | None = None  # the reason when there is nothing to draw
+    log: bool = False
 
 
 @dataclass(frozen=True)
 class Timeline:
     end_s: float
     charts: tuple[Chart, ...]
-    phases: tuple[PhaseBand, ...]
+    phases: tuple[PhaseRow, ...]
     fires: tuple[tuple[str, tuple[float, ...]], ...]  # (fault id, times of its fires)
     canaries: tuple[tuple[float, str], ...]  # (time, state)
     compared: tuple[tuple[str, str, int], ...]  # counts of canaries and bystanders: (kind, state, number)
-    by_phase: tuple[PhaseRow, ...]
 
 
 def timeline(source: RunFiles, requests: Requests) -> Timeline:
-    phases = phase_bands(source)
     sampled = {name: samples(source, name) for name in BY_PHASE}
     tokens = rise_per_s(sampled["server.generation_tokens"])
-    end_s = max([0.0, *(band.end_s for band in phases), *(times[-1] for times, _ in sampled.values() if len(times))])
+    phases = tuple(phase_rows(source.history, sampled, tokens))
+    end_s = max([0.0, *(phase.end_s for phase in phases), *(times[-1] for times, _ in sampled.values() if len(times))])
     if len(requests):
         end_s = max(end_s, float(np.nanmax(np.r_[requests.intended_ns, requests.end_ns])) * S_PER_NS)
     charts = (
@@ -68,8 +64,8 @@ def timeline(source: RunFiles, requests: Requests) -> Timeline:
         _gauge("server", "Private memory of the server", "bytes", "server", "server.rss_anon", source, end_s),
         _gauge("load", "Private memory of the load generator", "bytes", "load", "load.rss_anon", source, end_s),
     )
-    by_phase = tuple(phase_row(band, requests, sampled, tokens) for band in phases)
-    return Timeline(end_s, charts, phases, fires(source), canaries(source), compared(source), by_phase)
+    drawn = tuple(replace(chart, x_s=(), lines=()) if chart.absent else chart for chart in charts)
+    return Timeline(end_s, drawn, phases, fires(source), canaries(source), compared(source))
 
 
 def _rates(requests: Requests, end_s: float) -> Chart:
@@ -81,7 +77,8 @@ def _rates(requests: Requests, end_s: float) -> Chart:
         ChartLine("good", "answered", _per_second(ended[good], x_s, width_s)),
         ChartLine("bad", "failed", _per_second(ended[~good], x_s, width_s)),
     )
-    return _chart("rate", "Requests", "/s", f"per second, over {width_s:.3g} s", x_s, lines, _no_requests(requests))
+    note = f"per second, over {width_s:.3g} s"
+    return Chart("rate", "Requests", "/s", note, tuple(x_s), lines, _no_requests(requests))
 
 
 def _ttft(requests: Requests, end_s: float) -> Chart:
@@ -97,35 +94,34 @@ def _ttft(requests: Requests, end_s: float) -> Chart:
     )
     note = f"of the requests sent in each {width_s:.3g} s; p99 is the largest one where they are under 100"
     absent = _no_requests(requests) or (None if windows else "no request had a first token")
-    return _chart("ttft", "Time to first token", "s", note, x_s, lines, absent, log=True)
+    return Chart("ttft", "Time to first token", "s", note, tuple(x_s), lines, absent, log=True)
 
 
 def _tokens(requests: Requests, counter: SeriesPoints, end_s: float) -> Chart:
     if len(counter[0]):
         place = grid(0, end_s, period_s(counter[0]))
         lines = (ChartLine("tokens", "generated", _values(min_max(*counter, place))),)
-        return _chart("tokens", "Tokens", "tokens/s", "from the server's own counter", place.x_s, lines, None)
+        return Chart("tokens", "Tokens", "tokens/s", "from the server's own counter", tuple(place.x_s.tolist()), lines)
     x_s, width_s = _windows(requests, end_s)
     known = ~np.isnan(requests.end_ns) & ~np.isnan(requests.output_tokens)
     places = np.minimum((requests.end_ns[known] * S_PER_NS / width_s).astype(int), len(x_s) - 1)
     totals = np.bincount(places, weights=requests.output_tokens[known], minlength=len(x_s))
     lines = (ChartLine("tokens", "received", _values(totals / width_s)),)
     note = "from the replies, counted at each request's end: the server has no counter"
-    return _chart("tokens", "Tokens", "tokens/s", note, x_s, lines, _no_requests(requests))
+    return Chart("tokens", "Tokens", "tokens/s", note, tuple(x_s), lines, _no_requests(requests))
 
 
 def _gauge(key: str, title: str, unit: str, label: str, name: str, source: RunFiles, end_s: float) -> Chart:
     absent = absence(source, name)
     if absent:
-        return _chart(key, title, unit, name, np.zeros(0), (), absent)
+        return Chart(key, title, unit, name, absent=absent)
     t_s, values = samples(source, name)
     place = grid(0, end_s, period_s(t_s))
-    return _chart(
-        key, title, unit, name, place.x_s, (ChartLine(key, label, _values(min_max(t_s, values, place))),), None
-    )
+    line = ChartLine(key, label, _values(min_max(t_s, values, place)))
+    return Chart(key, title, unit, name, tuple(place.x_s.tolist()), (line,))
 
 
-def _windows(requests: Requests, end_s: float) -> tuple[Floats, float]:
+def _windows(requests: Requests, end_s: float) -> tuple[list[float], float]:
     """The centres (s) and the width (s) of the windows in which requests are counted.
 
     A window has about REQUESTS_PER_WINDOW requests on average; there are 20 to POINTS_MAX / 2 windows.
@@ -133,10 +129,10 @@ def _windows(requests: Requests, end_s: float) -> tuple[Floats, float]:
     wanted_s = end_s * REQUESTS_PER_WINDOW / max(1, len(requests))
     width_s = max(min(wanted_s, end_s / 20), end_s / (POINTS_MAX / 2), 1e-3)
     number = max(1, int(np.ceil(end_s / width_s - 1e-9)))
-    return np.asarray((np.arange(number) + 0.5) * width_s, dtype=np.float64), width_s
+    return ((np.arange(number) + 0.5) * width_s).tolist(), width_s
 
 
-def _per_second(times_s: Floats, x_s: Floats, width_s: float) -> tuple[float | None, ...]:
+def _per_second(times_s: Floats, x_s: list[float], width_s: float) -> tuple[float | None, ...]:
     places = (times_s[~np.isnan(times_s)] / width_s).astype(int)
     counts = np.bincount(np.clip(places, 0, len(x_s) - 1), minlength=len(x_s))
     return _values(counts / width_s)
@@ -148,19 +144,3 @@ def _no_requests(requests: Requests) -> str | None:
 
 def _values(column: Floats) -> tuple[float | None, ...]:
     return tuple(None if np.isnan(value) else float(value) for value in column)
-
-
-def _chart(
-    key: str,
-    title: str,
-    unit: str,
-    note: str,
-    x_s: Floats,
-    lines: tuple[ChartLine, ...],
-    absent: str | None,
-    *,
-    log: bool = False,
-) -> Chart:
-    if absent:
-        return Chart(key, title, unit, note, log, (), (), absent)
-    return Chart(key, title, unit, note, log, tuple(float(value) for value in x_s), lines, None)

@@ -57,7 +57,7 @@ def test_an_absent_sensor_is_a_reason_and_never_a_zero(tmp_path: Path) -> None:
     chart = next(chart for chart in report.timeline.charts if chart.key == "kv")
     assert chart.absent == "no sensor: target has no /metrics"
     assert chart.lines == ()
-    assert all(row.kv_max is None for row in report.timeline.by_phase)
+    assert all(row.kv_max is None for row in report.timeline.phases)
     assert ("kv.usage", "no sensor: target has no /metrics") in report.missing
 
 
