@@ -147,7 +147,7 @@ class Runtime:
         self.tokenizer = tokenizer
         self.model = directory.name
         self.context_tokens = min(model.decoder.config.context_max, settings.kv_blocks * settings.block_tokens)
-        self.info = _info(settings, directory, digest)
+        self.info: Mapping[str, object] = _info(settings, directory, digest)
         self._settings = settings
         self._pool = pool
         self._runner = model

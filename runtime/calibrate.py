@@ -13,20 +13,21 @@ import json
 import os
 import platform
 import random
+import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from faults import FaultState, Fire
 from runtime.core.messages import Output, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling
 from runtime.device.costs import CostTable
 from runtime.scheduling.batch import Batch
+from runtime.server.journal import Journal
 
 BLOCK_TOKENS = 16
 BLOCKS = 2048
@@ -137,7 +138,7 @@ class _Bench:
             "faults": False,
             "threads": threads,
         }
-        self._runtime = build_served(settings, self)
+        self._runtime = build_served(settings, Journal(None))
         self.model = self._runtime.model
         self._latest: Batch | None = None
         self._runtime.start(self, threaded=False, chain=lambda parts: (self, parts.eager))
@@ -149,12 +150,6 @@ class _Bench:
 
     def completed(self, batch: Batch, ticket: Ticket) -> None:
         """See StepExecutor: does nothing."""
-
-    def fire(self, fire: Fire) -> None:
-        """See EventSink: no fault can be armed."""
-
-    def fault(self, state: FaultState) -> None:
-        """See EventSink: no fault can be armed."""
 
     def step(self, outputs: list[Output]) -> None:
         """See Sink: outputs are dropped."""
@@ -217,9 +212,9 @@ def _shape(batch: Batch) -> tuple[int, int, int]:
 def _here(bench: _Bench, threads: int) -> dict[str, str]:
     import torch
 
-    cpu = next(_cpu_names(), platform.processor() or "unknown")
+    named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return {
-        "cpu": cpu,
+        "cpu": named.group(1) if named is not None else platform.processor() or "unknown",
         "cores": str(len(os.sched_getaffinity(0))),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "device": "cpu",
@@ -227,12 +222,6 @@ def _here(bench: _Bench, threads: int) -> dict[str, str]:
         "threads": str(threads),
         "torch": str(torch.__version__),
     }
-
-
-def _cpu_names() -> Iterator[str]:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            yield line.partition(":")[2].strip()
 
 
 if __name__ == "__main__":

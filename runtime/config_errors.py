@@ -1,9 +1,10 @@
 """Turns pydantic's validation errors into messages with place, value, rule and remedy, for all problems at once."""
 
-import difflib
 from collections.abc import Iterable
 
 from pydantic import ValidationError
+
+from faults.spec import did_you_mean
 
 _WANTED = {
     "int_type": "a whole number",
@@ -29,7 +30,7 @@ def problems(error: ValidationError, known: Iterable[str] = ()) -> list[str]:
         kind, place, context = each["type"], ".".join(map(str, each["loc"])), each.get("ctx", {})
         bounds = [f"{_BOUNDS[name]} {context[name]:g}" for name in _BOUNDS if name in context]
         if kind == "extra_forbidden":
-            found.append(_unknown(place, list(known)))
+            found.append(f'unknown key "{place}"{did_you_mean(place, known)}')
         elif kind == "value_error":
             found.append(str(context["error"]))
         elif kind == "missing":
@@ -41,8 +42,3 @@ def problems(error: ValidationError, known: Iterable[str] = ()) -> list[str]:
         else:
             found.append(f"{place} is {each['input']!r}; give {_WANTED.get(kind, each['msg'])}")
     return found
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key, known, 1)
-    return f'unknown key "{key}"; ' + (f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}")

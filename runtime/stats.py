@@ -24,8 +24,3 @@ class EngineStats:
     flight_ns: int | None = None
     """The time (ns) at which the launch in flight began; None when the device is idle."""
     draining: bool = False
-
-    @property
-    def open(self) -> int:
-        """Number of requests that have not ended."""
-        return self.running + self.waiting

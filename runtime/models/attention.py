@@ -113,7 +113,7 @@ def _rows(decode: DecodeRows, queries: Tensor, kv: PagedKv, space: Workspace, ou
         shapes = by_page.shapes(decode.run, queries, kv.heads, kv.block_tokens)
         scratch = space.scratch_for(shapes, partial(by_page.PageScratch, decode.rows))
         if scratch.bytes <= space.scratch_bytes:
-            yield partial(_by_page, scratch, decode, queries, kv, output.view(queries.shape))
+            yield partial(by_page.attend, scratch, decode.run, decode.mask, queries, kv, output.view(queries.shape))
             return
     for part, rows in parts(decode, kv, queries.shape[1], space):
         scored = (rows.rows * kv.heads, queries.shape[1] // kv.heads, rows.length)
@@ -137,21 +137,6 @@ def _scattered_rows(
             output.index_copy_(0, at, decode_output)
 
     return job
-
-
-def _by_page(
-    scratch: "Scratch[by_page.PageScratch]",
-    decode: DecodeRows,
-    queries: Tensor,
-    kv: PagedKv,
-    output: Tensor,
-    layer: int,
-) -> None:
-    assert decode.run is not None, "rows without a run of pages are gathered"
-    with scratch as views:
-        by_page.attend(
-            decode.run, queries, kv.transposed_keys[layer], kv.value_pages[layer], decode.mask, views, output
-        )
 
 
 class _GatherScratch:

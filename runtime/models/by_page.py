@@ -15,6 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from runtime.models.kv import PagedKv
+from runtime.models.workspace import Scratch
+
 Ints = npt.NDArray[np.int64]
 
 _USED_SHARE_MIN = 0.5
@@ -87,27 +90,25 @@ class PageScratch:
 
 
 def attend(
-    pages: Pages, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scratch: PageScratch, output: Tensor
+    scratch: Scratch[PageScratch], pages: Pages, mask: Tensor, queries: Tensor, kv: PagedKv, output: Tensor, layer: int
 ) -> None:
-    """Fills `output` [rows, heads, head_dim] from `queries` [rows, heads, head_dim].
-
-    `keys` are all pages of the layer, transposed to [pages, head_dim, block_tokens]; `values` are
-    [pages, block_tokens, head_dim]; `mask` is [rows, 1, 1, tokens].
-    """
-    torch.mul(queries, queries.shape[2] ** -0.5, out=scratch.scaled_by_query)
-    torch.index_select(scratch.scaled, 0, pages.owner, out=scratch.queries_by_page)
-    torch.bmm(scratch.queries_by_page, keys[pages.first : pages.last], out=scratch.scores_of_run)
-    scratch.scores_past.zero_()
-    torch.index_select(scratch.scores, 0, pages.order, out=scratch.placed)
-    scratch.by_row_in_blocks.copy_(scratch.placed_by_row)
-    scratch.by_row_to_mask.add_(mask)
-    torch.softmax(scratch.by_row, 2, out=scratch.shares)
-    scratch.placed_by_row.copy_(scratch.shares_in_blocks)
-    torch.index_select(scratch.placed, 0, pages.place, out=scratch.shares_by_page)
-    torch.bmm(scratch.shares_by_page, values[pages.first : pages.last], out=scratch.answers_of_run)
-    scratch.answers_past.zero_()
-    torch.index_select(scratch.answers, 0, pages.order, out=scratch.gathered)
-    torch.sum(scratch.gathered_by_row, 1, out=output.view(scratch.scaled.shape))
+    """Fills `output` [rows, heads, head_dim] from `queries` [rows, heads, head_dim]; `mask` is [rows, 1, 1, tokens]."""
+    run = slice(pages.first, pages.last)
+    with scratch as at:
+        torch.mul(queries, queries.shape[2] ** -0.5, out=at.scaled_by_query)
+        torch.index_select(at.scaled, 0, pages.owner, out=at.queries_by_page)
+        torch.bmm(at.queries_by_page, kv.transposed_keys[layer][run], out=at.scores_of_run)
+        at.scores_past.zero_()
+        torch.index_select(at.scores, 0, pages.order, out=at.placed)
+        at.by_row_in_blocks.copy_(at.placed_by_row)
+        at.by_row_to_mask.add_(mask)
+        torch.softmax(at.by_row, 2, out=at.shares)
+        at.placed_by_row.copy_(at.shares_in_blocks)
+        torch.index_select(at.placed, 0, pages.place, out=at.shares_by_page)
+        torch.bmm(at.shares_by_page, kv.value_pages[layer][run], out=at.answers_of_run)
+        at.answers_past.zero_()
+        torch.index_select(at.answers, 0, pages.order, out=at.gathered)
+        torch.sum(at.gathered_by_row, 1, out=output.view(at.scaled.shape))
 
 
 def shapes(pages: Pages, queries: Tensor, kv_heads: int, block_tokens: int) -> tuple[tuple[int, ...], ...]:

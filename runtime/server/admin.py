@@ -142,7 +142,8 @@ class Admin:
         t_ns = rows[0]["t_ns"] if rows else self._runtime.env.clock.now_ns()
         rows.append(self._own_row(t_ns, scope))
         self._flush()
-        self._journal.audit(rows)
+        for row in rows:
+            self._journal.tell("audit", row)
         return JSONResponse({"t_ns": t_ns, "rows": rows})
 
     async def drain(self, request: Request) -> Response:

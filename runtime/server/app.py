@@ -30,47 +30,51 @@ M = TypeVar("M", bound=Generation)
 _ID_CHARS_MAX = 128
 
 
-def make_app(
-    runtime: RuntimeHandle, admission: Admission[Connection], config: ServerConfig, meter: Meter, journal: Journal
-) -> Starlette:
-    """The application in front of one runtime."""
-    endpoints = Endpoints(runtime, admission, config, journal)
-
-    async def models(_: Request) -> Response:
-        model = {"id": runtime.model, "object": "model", "created": endpoints.started_s, "owned_by": "seatrial"}
-        model["max_model_len"] = runtime.context_tokens
-        return JSONResponse({"object": "list", "data": [model]})
-
-    async def health(_: Request) -> Response:
-        reason = admission.unhealthy_reason(runtime.status.progress_ns, config.health_stall_s)
-        return JSONResponse({"status": "ok"} if reason is None else {"status": reason}, 200 if reason is None else 503)
-
-    async def metrics(_: Request) -> Response:
-        return Response(meter.text(), media_type=CONTENT_TYPE)
-
-    routes = [
-        Route("/v1/completions", endpoints.completions, methods=["POST"]),
-        Route("/v1/chat/completions", endpoints.chat, methods=["POST"]),
-        Route("/v1/models", models),
-        Route("/health", health),
-        Route("/metrics", metrics),
-    ]
-    return Starlette(routes=routes, exception_handlers=ERRORS)
-
-
 class Endpoints:
-    """The endpoints that generate text: they parse requests and pass them to admission."""
+    """The public endpoints in front of one runtime."""
 
     def __init__(
-        self, runtime: RuntimeHandle, admission: Admission[Connection], config: ServerConfig, journal: Journal
+        self,
+        runtime: RuntimeHandle,
+        admission: Admission[Connection],
+        config: ServerConfig,
+        meter: Meter,
+        journal: Journal,
     ) -> None:
-        self.started_s = int(time.time())
+        self._started_s = int(time.time())
         self._runtime = runtime
         self._admission = admission
         self._config = config
+        self._meter = meter
         self._journal = journal
         self._groups = config.groups()
         self._seen = 0
+
+    def app(self) -> Starlette:
+        """The application."""
+        routes = [
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/models", self.models),
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+        ]
+        return Starlette(routes=routes, exception_handlers=ERRORS)
+
+    async def models(self, _: Request) -> Response:
+        """Lists the one model."""
+        model = {"id": self._runtime.model, "object": "model", "created": self._started_s, "owned_by": "seatrial"}
+        model["max_model_len"] = self._runtime.context_tokens
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def health(self, _: Request) -> Response:
+        """Says whether requests can be served now."""
+        reason = self._admission.unhealthy_reason(self._runtime.status.progress_ns, self._config.health_stall_s)
+        return JSONResponse({"status": reason or "ok"}, 200 if reason is None else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Gives all metrics in Prometheus' text format."""
+        return Response(self._meter.text(), media_type=CONTENT_TYPE)
 
     async def completions(self, request: Request) -> ASGIApp:
         """POST /v1/completions."""

@@ -2,12 +2,13 @@
 
 engine -> session.push ---> wake -> writer -> client
               |
-              `-- the client blocks a write and too many outputs wait: drop(NOT_READING) --> Cancel, connection aborted
+              `-- the client blocks a write and too many outputs wait --> Cancel, connection aborted
 """
 
 import asyncio
 from collections.abc import Callable
 
+from runtime.server.config import ServerConfig
 from runtime.server.session import Session
 
 NOT_READING = "client_does_not_read"
@@ -39,17 +40,15 @@ class Connection:
 HttpSession = Session[Connection]
 
 
-def drop(session: HttpSession, why: str) -> None:
-    """Cancels the request for the reason `why` and cuts its connection."""
-    session.leave(why)
-    session.peer.abort()
-
-
-def drop_if_not_reading(session: HttpSession, now_ns: int, outputs_max: int, send_max_s: float) -> None:
-    """Drops a client that blocks a write for more than `send_max_s`, or while more than `outputs_max` outputs wait.
+def drop_if_not_reading(session: HttpSession, now_ns: int, config: ServerConfig) -> None:
+    """Cancels the request and cuts the connection of a client that blocks a write for more than `send_max_s`, or while
+    more than `stream_events_max` outputs wait.
 
     Waiting outputs count only while a write is blocked: a late event loop makes outputs wait too.
     """
     since_ns = session.peer.sending_ns
-    if since_ns is not None and (session.backlog > outputs_max or now_ns - since_ns > send_max_s * 1e9):
-        drop(session, NOT_READING)
+    if since_ns is None:
+        return
+    if session.backlog > config.stream_events_max or now_ns - since_ns > config.send_max_s * 1e9:
+        session.leave(NOT_READING)
+        session.peer.abort()

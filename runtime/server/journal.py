@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from faults import FaultSpec, FaultState, Fire, State
@@ -78,11 +78,6 @@ class Journal:
         """Writes counts since the last call, by the name of their counter."""
         for name, n in fresh.items():
             self.tell("mark", {"name": name, "t_ns": t_ns, "n": n})
-
-    def audit(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Writes the rows of one audit."""
-        for row in rows:
-            self.tell("audit", row)
 
     def fire(self, fire: Fire) -> None:
         """Writes a fire. Raises OSError when it can't: the injector then marks the fault invalid."""

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from runtime.server.config import ConfigError, ServerConfig, read_config
 from runtime.server.flags import EXIT_USAGE, parser, server_flags
@@ -45,7 +46,9 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
     late = [spec for spec in again if spec not in early]
 
     async def serve() -> int:
-        return await ServerProcess(runtime, config, journal, args.parent).run(sock, admin_sock, _say, late)
+        return await ServerProcess(runtime, config, journal, args.parent).run(
+            sock, admin_sock, partial(print, flush=True), late
+        )
 
     code = asyncio.run(serve())
     journal.close()
@@ -69,10 +72,6 @@ def _runtime_build() -> Build:
     from runtime.build import build_served
 
     return build_served
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def run(argv: Sequence[str] | None = None, build: Build | None = None) -> None:

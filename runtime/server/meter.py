@@ -21,15 +21,16 @@ Family = GaugeMetricFamily | CounterMetricFamily
 GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
 
 
-class Meter:
+class Meter(Collector):
     """Counts tokens and ended requests on the event loop, and reads all other figures from the engine at each scrape.
 
     It has a registry of its own.
     """
 
     def __init__(self, runtime: RuntimeHandle) -> None:
+        self._runtime = runtime
         self._registry = CollectorRegistry()
-        self._registry.register(EngineFigures(runtime))
+        self._registry.register(self)
         self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, runtime.model)
         self._itl = self._histogram("vllm:inter_token_latency_seconds", "Time between tokens", ITL_S, runtime.model)
         self._e2e = self._histogram("vllm:e2e_request_latency_seconds", "Time to the end", E2E_S, runtime.model)
@@ -39,7 +40,6 @@ class Meter:
             ("model_name", "finished_reason"),
             registry=self._registry,
         )
-        self._model = runtime.model
 
     def tokens(self, session: HttpSession, n: int, now_ns: int) -> None:
         """Counts `n` new tokens of one request."""
@@ -55,23 +55,13 @@ class Meter:
         """Counts a request that has ended."""
         if outcome == "ok":
             self._e2e.observe((now_ns - session.caller.arrive_ns) / 1e9)
-            self._done.labels(self._model, finish or "stop").inc()
+            self._done.labels(self._runtime.model, finish or "stop").inc()
         elif outcome == "cancelled":
-            self._done.labels(self._model, "abort").inc()
+            self._done.labels(self._runtime.model, "abort").inc()
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], model: str) -> Histogram:
-        return Histogram(name, text, ("model_name",), buckets=buckets, registry=self._registry).labels(model)
-
-
-class EngineFigures(Collector):
-    """Figures that the runtime keeps: the engine's status, memory, counters and faults."""
-
-    def __init__(self, runtime: RuntimeHandle) -> None:
-        self._runtime = runtime
 
     def describe(self) -> list[Metric]:
         """Gives no metrics, since registering must not read an engine that has not started."""
@@ -104,6 +94,9 @@ class EngineFigures(Collector):
             fired[state.id] += state.fired
         yield _family(GAUGE, "seatrial_fault_active", "Occurrences that may fire now", active.items(), "fault")
         yield _family(COUNTER, "seatrial_fault_fired", "Crossings that were broken", fired.items(), "fault")
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], model: str) -> Histogram:
+        return Histogram(name, text, ("model_name",), buckets=buckets, registry=self._registry).labels(model)
 
 
 def _family(kind: type[Family], name: str, text: str, rows: Iterable[tuple[Any, ...]], *labels: str) -> Metric:

@@ -1,6 +1,6 @@
 """The interface between the server and the builder of the engine (`runtime.build`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from faults import FaultSpec, FaultState, Fire
@@ -48,35 +48,18 @@ class RuntimeHandle(Protocol):
     used from any thread.
     """
 
-    @property
-    def env(self) -> Env:
-        """Clock, faults and counters."""
-        ...
-
-    @property
-    def mailbox(self) -> Mailbox:
-        """The engine's bounded inbox."""
-        ...
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the model."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The name that clients use."""
-        ...
-
-    @property
-    def context_tokens(self) -> int:
-        """Most tokens of prompt and answer together."""
-        ...
-
-    @property
-    def info(self) -> Mapping[str, object]:
-        """Facts for /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
-        ...
+    env: Env
+    """Clock, faults and counters."""
+    mailbox: Mailbox
+    """The engine's bounded inbox."""
+    tokenizer: Tokenizer
+    """The tokenizer of the model."""
+    model: str
+    """The name that clients use."""
+    context_tokens: int
+    """Most tokens of prompt and answer together."""
+    info: Mapping[str, object]
+    """Facts for /admin/info: weights_digest, kv_blocks, block_tokens, torch_threads, capabilities, versions."""
 
     @property
     def status(self) -> EngineStats:
@@ -126,12 +109,6 @@ class EventSink(Protocol):
         ...
 
 
-class Build(Protocol):
-    """Makes the engine from the `engine` table of the config, and connects `evidence` to the injector."""
-
-    def __call__(self, engine: Mapping[str, object], evidence: EventSink, armed: Sequence[FaultSpec]) -> RuntimeHandle:
-        """Makes the engine; the faults `armed` are armed before it is built.
-
-        Raises ValueError that names the wrong settings in `engine`; the process then ends with code 4.
-        """
-        ...
+Build = Callable[[Mapping[str, object], EventSink, Sequence[FaultSpec]], RuntimeHandle]
+"""Makes the engine from the `engine` table of the config, connects the sink to the injector, and arms the faults before
+it builds. Raises ValueError that names the wrong settings in `engine`; the process then ends with code 4."""

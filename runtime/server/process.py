@@ -20,7 +20,7 @@ from runtime.core.env import Event
 from runtime.core.messages import End, Output
 from runtime.server.admin import Admin
 from runtime.server.admission import Admission, Terms
-from runtime.server.app import make_app
+from runtime.server.app import Endpoints
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig, is_loopback
 from runtime.server.connection import Connection, HttpSession, drop_if_not_reading
 from runtime.server.errors import problem
@@ -29,7 +29,6 @@ from runtime.server.listener import Listener
 from runtime.server.meter import Meter
 from runtime.server.ports import RuntimeHandle
 from runtime.server.request import ServedRow
-from runtime.server.sink import LoopSink
 
 EXIT_STOPPED = 0
 EXIT_FATAL = 70
@@ -38,7 +37,9 @@ _TICK_S = 0.05
 
 
 class ServerProcess:
-    """One server process; `run` needs an event loop of its own."""
+    """One server process; `run` needs an event loop of its own. Implements the engine's Sink."""
+
+    loop: asyncio.AbstractEventLoop
 
     def __init__(
         self, runtime: RuntimeHandle, config: ServerConfig, journal: Journal, parent_pid: int | None = None
@@ -70,7 +71,8 @@ class ServerProcess:
         """Serves until it is stopped, and returns the exit code. `on_ready` gets the ready line; the faults `persisted`
         are armed again first."""
         loop, runtime = asyncio.get_running_loop(), self._runtime
-        listeners = [Listener(make_app(runtime, self.admission, self._config, self._meter, self._journal), sock)]
+        endpoints = Endpoints(runtime, self.admission, self._config, self._meter, self._journal)
+        listeners = [Listener(endpoints.app(), sock)]
         if admin_sock is not None:
             # Checked again here, since a supervisor may have bound it: faults must not be armed over a network.
             assert is_loopback(admin_sock.getsockname()[0]), "the admin port belongs on loopback"
@@ -81,7 +83,8 @@ class ServerProcess:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
         self._rearm(persisted or [])
-        runtime.start(LoopSink(runtime.env, loop, self._deliver))
+        self.loop = loop
+        runtime.start(self)
         for listener in listeners:
             await listener.start()
         on_ready(self._ready_line(listeners))
@@ -101,10 +104,23 @@ class ServerProcess:
         if fresh:
             self._journal.marks(self._runtime.env.clock.now_ns(), fresh)
 
+    def step(self, outputs: list[Output]) -> None:
+        """Passes a whole step from the engine's thread to the loop with one call, with the events since the last step.
+        See Sink. A step without outputs and events does not wake the loop."""
+        events = self._runtime.env.events.take()
+        if not outputs and not events:
+            return
+        try:
+            self.loop.call_soon_threadsafe(self._deliver, outputs, events)
+        except RuntimeError:
+            # The loop is closed: the process is ending, and every session has ended.
+            if not self.loop.is_closed():
+                raise
+
     # -- while it runs ------------------------------------------------------------------------------------------------
 
     def _deliver(self, outputs: list[Output], events: list[Event]) -> None:
-        """Passes the outputs and events of one step, from the sink, to journal, meter and sessions."""
+        """Passes the outputs and events of one step to journal, meter and sessions."""
         now_ns, sessions = self._runtime.env.clock.now_ns(), self.admission.open
         for event in events:
             self._journal.event(event.t_ns, event.kind, *event.columns)
@@ -115,7 +131,7 @@ class ServerProcess:
             if output.tokens:
                 self._meter.tokens(session, len(output.tokens), now_ns)
             session.push(output)
-            self._drop_if_not_reading(session, now_ns)
+            drop_if_not_reading(session, now_ns, self._config)
         if self._runtime.fatal is not None:
             self._stopping.set()
 
@@ -130,9 +146,6 @@ class ServerProcess:
         if session is not None:
             self._meter.request_ended(session, row.outcome, row.finish, row.end_ns)
         self._journal.tell("served", row._asdict())
-
-    def _drop_if_not_reading(self, session: HttpSession, now_ns: int) -> None:
-        drop_if_not_reading(session, now_ns, self._config.stream_events_max, self._config.send_max_s)
 
     async def _wait_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:
         """Waits for `event`, at most `bound_s` seconds, with maintenance at each tick."""
@@ -156,7 +169,7 @@ class ServerProcess:
         if self._runtime.env.faults.armed:
             self._runtime.env.faults.tick(now_ns)
         for session in list(self.admission.open.values()):
-            self._drop_if_not_reading(session, now_ns)
+            drop_if_not_reading(session, now_ns, self._config)
         self.admission.end_overdue()
         self.flush()
 
@@ -171,9 +184,8 @@ class ServerProcess:
 
     def _ready_line(self, listeners: list[Listener]) -> str:
         ports = [listener.port for listener in listeners]
-        line: dict[str, object] = {"e": "ready", "port": ports[0]}
-        line.update({"admin_port": ports[1]} if len(ports) > 1 else {})
-        return json.dumps({**line, "pid": os.getpid()})
+        named = dict(zip(("port", "admin_port"), ports, strict=False))
+        return json.dumps({"e": "ready", **named, "pid": os.getpid()})
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class World:
 
     def run(self) -> dict[str, list[int]]:
         self.engine.step()
-        while self.engine.status.open or self.engine.status.flight_ns is not None:
+        while self.engine.requests or self.engine.status.flight_ns is not None:
             self.turn()
         return self.sink.tokens
 

@@ -218,7 +218,8 @@ class Bench:
         """Until nothing is open."""
         for _ in range(turns_max):
             self.turn()
-            if not self.engine.status.open and self.engine.status.flight_ns is None:
+            status = self.engine.status
+            if not (status.running or status.waiting) and status.flight_ns is None:
                 return
         raise AssertionError(f"still open after {turns_max} turns: {self.engine.status}")
 

@@ -42,7 +42,7 @@ class Watched:
         for _ in range(turns_max):
             self.bench.turn()
             self.usage()
-            if not self.bench.engine.status.open:
+            if not self.bench.engine.requests:
                 return
         raise AssertionError(f"still open: {self.bench.engine.status}")
 

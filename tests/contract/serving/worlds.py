@@ -21,13 +21,12 @@ from harness.virtual.server import VirtualServer
 from runtime.core.messages import Submit
 from runtime.device.virtual_time import VirtualTime
 from runtime.server import events
-from runtime.server.app import make_app
+from runtime.server.app import Endpoints
 from runtime.server.config import ServerConfig
 from runtime.server.journal import Journal
 from runtime.server.meter import Meter
 from runtime.server.process import ServerProcess
 from runtime.server.request import ServedRow
-from runtime.server.sink import LoopSink
 from tests.runtime.server.fake import FakeServed
 
 TOKENS = (10, 20, 30, 40)
@@ -109,8 +108,9 @@ class HttpWorld:
         self._loop = _Loop(self.time)
         self._process = ServerProcess(self.engine, CONFIG, self._journal)
         meter = Meter(self.engine)
-        self._app = make_app(self.engine, self._process.admission, CONFIG, meter, self._journal)
-        self.engine.start(LoopSink(self.engine.env, self._loop, self._process._deliver))
+        self._app = Endpoints(self.engine, self._process.admission, CONFIG, meter, self._journal).app()
+        self._process.loop = self._loop
+        self.engine.start(self._process)
         self._gone = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: dict[str, Any] = {"end": None, "http": None, "finish": None, "error_words": ()}
