@@ -40,7 +40,7 @@ def peak_without_limbo(sound: Function) -> Function:
 
 def share_adds_nothing(sound: Function) -> Function:
     def share(self: PagedPool, owner: Owner, blocks: Sequence[int]) -> object:
-        account = self._account(owner.tenant)
+        account = self.accounts[owner.tenant]
         before = account.live
         generations = sound(self, owner, blocks)
         account.live = before

@@ -12,10 +12,10 @@ Only full blocks are published and sharing begins and ends at their edges, so a 
 there is no copy-on-write: `check_writes` asserts it before each launch.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 
-from faults.points import Kind
+from faults.points import Kind, Point
 from runtime.core.env import Env
 from runtime.core.errors import OutOfBlocks
 from runtime.core.ledger import Limbo
@@ -63,7 +63,8 @@ class PagedPool:
         """The most blocks that were live and in limbo at once."""
         self.latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
         """Wall time of the last LATENCIES_KEPT calls of `take`."""
-        self._accounts: dict[str, Account] = {}
+        self.accounts: defaultdict[str, Account] = defaultdict(Account)
+        """Tenant -> its counts, for each tenant that has ever asked for blocks."""
         self._saved = {"preempt": 0, REJECT: 0}
         self._timer = timer
         self._start_ns = env.clock.now_ns()
@@ -74,7 +75,7 @@ class PagedPool:
         Raises OutOfBlocks, and then nothing was taken."""
         timer = self._timer
         start_ns = timer() if timer is not None else 0
-        account = self._account(owner.tenant)
+        account = self.accounts[owner.tenant]
         try:
             blocks = self._take(owner, n, account)
             return blocks, self.plane.hand_out(blocks)
@@ -114,13 +115,13 @@ class PagedPool:
         ledger, name = self._env.ledger, self.name
         live = ledger.live(name)
         ledger.acquire(name, owner.request, blocks)
-        self._account(owner.tenant).add_live(ledger.live(name) - live)
+        self.accounts[owner.tenant].add_live(ledger.live(name) - live)
         self._update_peak()
         return generations
 
     def count_lookup(self, owner: Owner, tokens: int, found: int) -> None:
         """Count a prefix lookup at the admission of `owner`: `found` of `tokens` tokens were in the index."""
-        account = self._account(owner.tenant)
+        account = self.accounts[owner.tenant]
         account.queries += tokens
         account.hits += found
 
@@ -131,13 +132,11 @@ class PagedPool:
     def publish(self, owner: Owner, blocks: Sequence[int], generations: Sequence[int], keys: Sequence[BlockKey]) -> int:
         """Enter blocks whose KV is computed, each under its key, so that others may share them. The first block with a
         key wins. Return the number of keys that can't be found afterwards."""
-        faults = self._env.faults
-        if not faults.armed:
+        if not self._env.faults.armed:
             self.index.add(blocks, keys, generations)
             return 0
         for block, key, generation in zip(blocks, keys, generations, strict=True):
-            effect = owner.fire(KV_PUBLISH, faults, pool=self.name)
-            if effect is None or effect.kind is not Kind.DROP:
+            if not self._drops(owner, KV_PUBLISH):
                 self.index.add((block,), (key,), (generation,))
         return sum(not self.index.knows(key) for key in keys)
 
@@ -151,15 +150,10 @@ class PagedPool:
 
         Raises KeyError when `owner` does not hold one of them.
         """
-        if not blocks:
+        if not blocks or self._drops(owner, MEMORY_FREE):
             return
-        faults = self._env.faults
-        if faults.armed:
-            effect = owner.fire(MEMORY_FREE, faults, pool=self.name)
-            if effect is not None and effect.kind is Kind.DROP:
-                return
         left = self._env.ledger.release(self.name, owner.request, blocks)
-        self._account(owner.tenant).live -= len(left)
+        self.accounts[owner.tenant].live -= len(left)
         if after is None or after.done:
             self._give_back(left)
             return
@@ -189,14 +183,9 @@ class PagedPool:
         return len(self._free) + self.index.evictable
 
     @property
-    def accounts(self) -> Mapping[str, Account]:
-        """Tenant -> counters, for each tenant that has ever asked for blocks."""
-        return self._accounts
-
-    @property
     def rungs(self) -> dict[str, int]:
         """Rung of the ladder -> shortages of blocks that it ended; "reject" counts those that no rung ended."""
-        return {"evict": sum(one.evicting for one in self._accounts.values()), **self._saved}
+        return {"evict": sum(one.evicting for one in self.accounts.values()), **self._saved}
 
     @property
     def has_shared(self) -> bool:
@@ -208,12 +197,6 @@ class PagedPool:
         """Age of the pool in ns."""
         return self._env.clock.now_ns() - self._start_ns
 
-    def _account(self, tenant: str) -> Account:
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._accounts[tenant] = Account()
-        return account
-
     def _update_peak(self) -> None:
         used = self.blocks - len(self._free) - self.index.evictable
         if used > self.peak:
@@ -221,16 +204,17 @@ class PagedPool:
 
     def _evict(self, n: int, owner: Owner) -> bool:
         """First rung of the ladder: evict `n` cached blocks. Return False, and evict none, when there are fewer."""
-        if n > self.index.evictable:
+        if n > self.index.evictable or self._drops(owner, KV_EVICT):
             return False
-        faults = self._env.faults
-        if faults.armed:
-            effect = owner.fire(KV_EVICT, faults, pool=self.name)
-            if effect is not None and effect.kind is Kind.DROP:
-                return False
         self._env.counters.hit("kv.evict", n)
         self._free.extend(self.index.evict(n))
         return True
+
+    def _drops(self, owner: Owner, point: Point) -> bool:
+        """Cross `point`. Return True when a fault drops the operation."""
+        faults = self._env.faults
+        effect = owner.fire(point, faults, pool=self.name) if faults.armed else None
+        return effect is not None and effect.kind is Kind.DROP
 
     def _give_back(self, blocks: Sequence[int]) -> None:
         """Make blocks without a holder cached or free, except those that wait for another launch. The end of a
