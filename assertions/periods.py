@@ -21,7 +21,7 @@ from assertions.formatting import duration
 from assertions.intervals import length, within
 from assertions.plan_view import PlanView
 from assertions.planned_windows import phase_intervals, selected_intervals
-from assertions.rows import Floats, Samples
+from assertions.rows import Floats
 from assertions.verdict import State
 from assertions.windows import NS_PER_S, inside
 
@@ -78,12 +78,15 @@ def trend(periods: PeriodValues) -> Trend:
     return Trend(fit.slope, fit.low, fit.high, slope, visible, fit.residual_sd, fit.points)
 
 
+def load_period_s(plan: PlanView) -> float | None:
+    """The common period of all loads: their least common multiple, in whole seconds. None when no load has a period."""
+    periods = [max(1, round(load.period_s)) for load in plan.loads if load.period_s]
+    return float(math.lcm(*periods)) if periods else None
+
+
 def period_length_s(plan: PlanView) -> float:
-    """The common period of all loads: their least common multiple, in whole seconds."""
-    periods = [round(load.period_s) for load in plan.loads if load.period_s]
-    if periods:
-        return float(math.lcm(*(max(1, period) for period in periods)))
-    return plan.quiesce_every_s or PERIOD_DEFAULT_S
+    """The period in which trends are counted: that of the loads, or the time between quiesces, or 300 s."""
+    return load_period_s(plan) or plan.quiesce_every_s or PERIOD_DEFAULT_S
 
 
 def too_few_periods(plan: PlanView, quiet_min_s: float = 0.0) -> Missing | None:
@@ -142,24 +145,6 @@ def quiet(context: JudgeContext, t_ns: Floats) -> "np.ndarray[tuple[int], np.dty
     """A mask of the times (ns) that lie outside fault windows and quiesces."""
     intervals: list[tuple[float, float]] = [(window.arm_ns, window.end_ns) for window in context.windows]
     return ~inside(t_ns, intervals + context.intervals("quiesce"))
-
-
-def series_period_values(context: JudgeContext, series: Samples, lowest: bool = False) -> PeriodValues:
-    """The mean of a sampled series in each period, or with `lowest` its minimum, which is the level when idle."""
-    keep = quiet(context, series.t_ns)
-    t_ns, values = series.t_ns[keep], series.value[keep]
-    period_ns = series.period_ns or (float(np.median(np.diff(series.t_ns))) if len(series.t_ns) > 1 else NS_PER_S)
-
-    def value_of(start_ns: float, end_ns: float) -> tuple[float, float, float] | None:
-        first, last = np.searchsorted(t_ns, (start_ns, end_ns))
-        if last <= first:
-            return None
-        block = values[first:last]
-        value = float(block.min() if lowest else block.mean())
-        coverage = (last - first) * period_ns / (end_ns - start_ns)
-        return float(t_ns[first:last].mean()) / HOUR_NS, value, coverage
-
-    return period_values(context, value_of)
 
 
 def risen_since(periods: PeriodValues) -> int:

@@ -1,7 +1,7 @@
 """Statistics of the judges. Each function is exact where it can be and says its error rate.
 
 ALPHA is the one-sided chance that a judge says FAIL exactly at the limit, for independent samples. Real samples are
-correlated, so the true rates are simulated (`python -m assertions.power`).
+correlated, so the true rates are simulated (`python -m benchmarks.verdict_power`).
 """
 
 import math
@@ -48,14 +48,6 @@ def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, pow
     df = len(xs) - 2
     error = residual_sd / math.sqrt(float(((xs - xs.mean()) ** 2).sum()))
     return (t_quantile(1 - alpha, df) + t_quantile(power, df)) * error
-
-
-def smallest_decidable_sd(periods: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest budget under which a clean series passes with `power`, for equally spaced period values.
-
-    It is a growth over the run, in SD of the period values. Under a smaller budget most clean runs end UNKNOWN.
-    """
-    return smallest_visible(np.arange(periods) / periods, 1.0, alpha, power)
 
 
 def theil_sen(x: ArrayLike, y: ArrayLike) -> float:

@@ -58,7 +58,7 @@ def test_a_default_judge_prints_its_price() -> None:
 def test_a_trend_says_the_smallest_budget_it_can_decide() -> None:
     said = need(long_run(), "leak.rss_anon < 4MiB/h")
     assert said.state is NeedState.PLANNED
-    assert "smallest decidable budget: 4.2 SD of the period values" in (said.note or "")
+    assert "a budget under about 4 SD of the series over the trial is seldom decidable" in (said.note or "")
 
 
 def test_a_quantile_says_how_many_may_break_the_limit() -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from assertions import formatting, stats
 from assertions.periods import PeriodValues, trend
-from assertions.power import growth_rates, quantile_rates
 from assertions.verdict import State
+from benchmarks.verdict_power import growth_rates, peer_rates, quantile_rates
 
 
 @pytest.mark.parametrize(("over", "floor"), [(0, 459), (1, 662), (2, 838), (5, 1307), (10, 2010)])
@@ -58,46 +58,69 @@ def test_fishers_exact_test_matches_scipy() -> None:
         assert stats.fisher_more(count, n, before, n_before) == pytest.approx(fisher_exact(table, "greater").pvalue)
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_a_clean_8_h_series_is_called_a_leak_in_at_most_3_percent_even_at_budget_0(correlation: float) -> None:
-    rates = growth_rates(hours=8, block_minutes=60, correlation=correlation, growth_sd=0, budget_sd=0, runs=500)
-    assert rates.failed <= 0.03
+RUNS, SEED = 100, 77
+INNOCENT = ("warm-up, tau .2 to .3", "one step at half", "cycle of half a trial", "warm-up after a restart")
+GUILTY = (
+    "leak from half on",
+    "leak from three quarters on",
+    "leak under a falling cache",
+    "leak, restart each quarter",
+)
 
 
-def test_a_clean_8_h_series_passes_as_often_as_the_docs_say() -> None:
-    shares = [
-        growth_rates(hours=8, block_minutes=60, correlation=0.9, growth_sd=0, budget_sd=budget, runs=500).passed
-        for budget in (1.0, 2.0, 4.0)
-    ]
-    assert shares == pytest.approx([0.16, 0.55, 0.985], abs=0.05)
+def rates(shape: str, noise: str, hours: float = 8.0) -> tuple[float, float, float]:
+    return growth_rates(shape, noise, hours, RUNS, SEED)
 
 
-def test_growth_of_twice_the_budget_is_found_in_nine_of_ten() -> None:
-    rates = growth_rates(hours=8, block_minutes=60, correlation=0.9, growth_sd=8, budget_sd=4, runs=300)
-    assert rates.failed >= 0.9
-    assert rates.passed == 0
+@pytest.mark.parametrize(("noise", "most"), [("white", 0.01), ("AR .9", 0.03), ("AR .97", 0.06), ("1/f", 0.13)])
+def test_growth_at_exactly_the_budget_rarely_fails(noise: str, most: float) -> None:
+    assert rates("line at the budget", noise)[2] <= most
 
 
-def test_growth_at_exactly_the_budget_rarely_fails() -> None:
-    rates = growth_rates(hours=8, block_minutes=60, correlation=0.9, growth_sd=4, budget_sd=4, runs=500)
-    assert rates.failed <= 0.03
+@pytest.mark.parametrize(("noise", "least"), [("white", 1.0), ("AR .9", 0.88), ("AR .97", 0.55)])
+def test_growth_of_twice_the_budget_is_found(noise: str, least: float) -> None:
+    passed, _, failed = rates("line, excess", noise)
+    assert passed == 0
+    assert failed >= least
 
 
-def test_short_runs_in_short_blocks_are_known_to_cry_at_budget_0() -> None:
-    """A known limit, kept as a test so that nobody forgets it: five-minute blocks of a correlated hour."""
-    rates = growth_rates(hours=1, block_minutes=5, correlation=0.9, growth_sd=0, budget_sd=0, runs=500)
-    assert 0.08 <= rates.failed <= 0.25
+def test_a_clean_night_passes() -> None:
+    passed, _, failed = rates("clean", "AR .9")
+    assert passed >= 0.8
+    assert failed == 0
+
+
+@pytest.mark.parametrize("shape", INNOCENT)
+def test_growth_that_has_ended_or_comes_back_is_no_leak(shape: str) -> None:
+    assert rates(shape, "AR .9")[2] <= 0.02
+
+
+@pytest.mark.parametrize("shape", GUILTY)
+def test_no_leak_passes(shape: str) -> None:
+    assert rates(shape, "AR .9")[0] <= 0.05
+
+
+def test_other_tests_of_growth_accuse_more_often_at_the_budget() -> None:
+    ours = rates("line at the budget", "AR .97")[2]
+    for peer in ("least squares", "Newey-West", "Mann-Kendall, Hamed-Rao"):
+        assert peer_rates(peer, "line at the budget", "AR .97", 8.0, RUNS, SEED)[2] > ours + 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [2.0, 8.0, 24.0])
+def test_the_tables_error_rates_hold_over_many_runs(hours: float) -> None:
+    for noise, most in (("AR .9", 0.02), ("AR .97", 0.03)) if hours >= 8 else (("AR .9", 0.04),):
+        assert growth_rates("line at the budget", noise, hours, 1000, SEED + 1)[2] <= most
 
 
 def test_a_ceiling_at_exactly_the_limit_errs_at_most_as_stated_when_requests_are_independent() -> None:
-    rates = quantile_rates(n=2010, over_share=0.01, quantile=0.99, correlation=0.0, runs=800)
-    assert rates.passed <= 0.02
-    assert rates.failed <= 0.02
+    passed, _, failed = quantile_rates(2010, 0.01, 0.99, 0.0, 800, SEED)
+    assert passed <= 0.02
+    assert failed <= 0.02
 
 
 def test_a_ceiling_of_correlated_requests_errs_more_so_it_speaks_of_this_run() -> None:
-    rates = quantile_rates(n=2010, over_share=0.01, quantile=0.99, correlation=0.9, runs=300)
-    assert 0.02 < rates.failed < 0.25
+    assert 0.02 < quantile_rates(2010, 0.01, 0.99, 0.9, 300, SEED)[2] < 0.25
 
 
 def test_the_smallest_visible_growth_is_seen_in_nine_of_ten() -> None:
@@ -110,23 +133,6 @@ def test_the_smallest_visible_growth_is_seen_in_nine_of_ten() -> None:
         for _ in range(400)
     )
     assert 0.82 <= seen / 400 <= 0.95
-
-
-@pytest.mark.slow
-def test_error_rates_hold_over_many_runs_while_blocks_are_long_beside_the_correlation() -> None:
-    """AR .9 per minute forgets in about 10 minutes, so an hour is six of its times."""
-    for hours in (8, 24):
-        rates = growth_rates(hours=hours, block_minutes=60, correlation=0.9, growth_sd=0, budget_sd=0, runs=4000)
-        assert rates.failed <= 0.025, (hours, rates)
-
-
-@pytest.mark.slow
-def test_blocks_of_two_correlation_times_are_known_to_cry_in_5_percent_at_budget_0() -> None:
-    """A known limit: AR .97 forgets in half an hour, so hourly blocks still lean on each other."""
-    rates = growth_rates(hours=24, block_minutes=60, correlation=0.97, growth_sd=0, budget_sd=0, runs=4000)
-    assert 0.03 <= rates.failed <= 0.06
-    budgeted = growth_rates(hours=24, block_minutes=60, correlation=0.97, growth_sd=0, budget_sd=2, runs=4000)
-    assert budgeted.failed <= 0.002
 
 
 @pytest.mark.parametrize(
