@@ -186,6 +186,13 @@ class History:
         seen = ~np.isnan(table[:, 1])
         return Samples(name, table[seen, 0], table[seen, 1], period_ns, absent)
 
+    def child_series(self, name: str) -> dict[str, str]:
+        """Child -> its own series, for the series `<process>.<what>` of a watched process."""
+        process, _, what = name.partition(".")
+        head, tail = f"{process}.child.", f".{what}"
+        names = [str(row[0]) for row in self._rows("series", "SELECT name FROM series")]
+        return {each[len(head) : -len(tail)]: each for each in names if each.startswith(head) and each.endswith(tail)}
+
     def histogram(self, metric: str) -> Histogram:
         _, words, floats = self._columns(
             "SELECT '', load, t_ns, width_ns, bucket, n FROM hist WHERE metric = ? ORDER BY t_ns, rowid",

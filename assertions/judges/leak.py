@@ -76,16 +76,16 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
     hours = blocks.span_ns / periods.HOUR_NS
     budget = parsed.value if parsed else OWN_SD_BUDGET * found.residual_sd / hours
     state, reason = found.against(op, sign * budget * hours)
-    return _judged(context, name, blocks, found, sign / hours, SERIES[series][1], state, reason, op, budget, not parsed)
+    return _judged(context, name, series, blocks, found, sign / hours, state, reason, op, budget, not parsed)
 
 
 def _judged(
     context: JudgeContext,
     name: str,
+    series: str,
     blocks: SubBlocks,
     found: Growth,
     per_hour: float,
-    dimension: str,
     state: State,
     reason: str,
     op: str,
@@ -93,6 +93,7 @@ def _judged(
     own: bool,
 ) -> Judged:
     """`per_hour` turns a growth over the span into one per hour, in the direction of the series."""
+    dimension = SERIES[series][1]
     slope, robust = found.line.size * per_hour, found.theil_sen * per_hour
     low, high = sorted((found.low * per_hour, found.high * per_hour))
     limit = f"growth {op} {amount(budget, dimension)}" + (f" ({OWN_SD_BUDGET:g} SD of its own)" if own else "")
@@ -117,7 +118,7 @@ def _judged(
         smallest_visible=f"{amount(more, dimension)} above the limit",
         since_ns=since,
         fault=context.fault_before(since) if since is not None else None,
-        owner="server" if state is State.FAIL else None,
+        owner=_owner(context, blocks, series) if state is State.FAIL else None,
         evidence=_evidence(blocks) if state is not State.PASS else (),
         because=summary if state is State.UNKNOWN else None,
         to_decide=cure,
@@ -132,6 +133,22 @@ def _judged(
             "blocks_left_out": blocks.left_out,
         },
     )
+
+
+def _owner(context: JudgeContext, blocks: SubBlocks, series: str) -> str:
+    """The server, and that child of it which holds more than half of the growth."""
+    middle_ns = float(blocks.start_ns[len(blocks.at) // 2])
+    for child, name in context.history.child_series(SERIES[series][0][0]).items():
+        samples = context.history.samples(name)
+        late = None if samples is None else samples.t_ns >= middle_ns
+        if samples is not None and late is not None and late.any() and not late.all():
+            grown = float(samples.value[late].mean() - samples.value[~late].mean())
+            whole = float(
+                blocks.values[blocks.start_ns >= middle_ns].mean() - blocks.values[blocks.start_ns < middle_ns].mean()
+            )
+            if grown > whole / 2 > 0:
+                return f"server, child {child}"
+    return "server"
 
 
 def _undecided(

@@ -1,14 +1,19 @@
 """The ports of a sampler (system, recorder), and the state that it keeps between samples."""
 
+import itertools
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from harness.telemetry.clocks import ClockReading, read_clocks
 from harness.telemetry.metrics import fetch
-from harness.telemetry.proc import ProcessReading, read_process
+from harness.telemetry.proc import ProcessReading, read_tree
+
+CHILDREN_MAX = 16
+"""Names of children of one watched process that have series of their own; further ones are in the sum only."""
 
 
 class Sink(Protocol):
@@ -29,7 +34,7 @@ class SamplerPorts:
 
     clock_ns: Callable[[], int] = time.monotonic_ns
     sleep: Callable[[float], None] = time.sleep
-    read_process: Callable[[int], ProcessReading | None] = read_process
+    read_tree: Callable[[int], Sequence[ProcessReading]] = read_tree
     fetch: Callable[[str, float], str] = fetch
     clocks: Callable[[], ClockReading] = read_clocks
     root: Path = Path("/")
@@ -53,8 +58,44 @@ class CounterRate:
 
 @dataclass
 class WatchedProcess:
-    """A watched process. `started` is set by the first reading."""
+    """A watched process and its descendants. `started` is set by the first reading."""
 
     pid: int
     started: int | None = None
-    cpu: CounterRate = field(default_factory=CounterRate)
+    at_ns: int = 0
+    cpu_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """CPU time at the last reading, by pid and start of each process of the tree."""
+
+    child_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The name of each living child, by pid and start."""
+    names_used: set[str] = field(default_factory=set)
+
+    def name_children(self, children: Sequence[ProcessReading]) -> list[str | None]:
+        """A name for each child as long as it lives: its own, with a number where several share one. None: one of more
+        than CHILDREN_MAX names."""
+        keys = [(each.pid, each.started) for each in children]
+        self.child_names = {key: name for key, name in self.child_names.items() if key in keys}
+        taken = set(self.child_names.values())
+        for key, child in zip(keys, children, strict=True):
+            if key not in self.child_names:
+                base = re.sub(r"[^\w.:-]", "_", child.name) or "unnamed"
+                name = next(each for each in _numbered(base) if each not in taken)
+                if name in self.names_used or len(self.names_used) < CHILDREN_MAX:
+                    self.child_names[key] = name
+                    self.names_used.add(name)
+                    taken.add(name)
+        return [self.child_names.get(key) for key in keys]
+
+    def cores(self, now_ns: int, tree: Sequence[ProcessReading]) -> float | None:
+        """The cores that the tree used since the last reading; None at the first. A new child counts from its start."""
+        seen = {(each.pid, each.started): each.cpu_ns for each in tree}
+        used_ns = sum(value - self.cpu_ns.get(key, 0) for key, value in seen.items())
+        elapsed_ns, first = now_ns - self.at_ns, not self.cpu_ns
+        self.at_ns, self.cpu_ns = now_ns, seen
+        return None if first or elapsed_ns <= 0 else used_ns / elapsed_ns
+
+
+def _numbered(base: str) -> Iterator[str]:
+    yield base
+    for number in itertools.count(2):
+        yield f"{base}#{number}"

@@ -7,7 +7,7 @@ event `clock_step`. A missing sample is never recorded as zero.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,12 @@ SLEEP_S = 0.010
 GAP_PERIODS = 3  # periods; a tick later than this is recorded as a gap
 
 
+_CHILD_SERIES = ("rss_anon", "fds", "threads")
+_UNTOLD = {
+    "fds": "descriptors of another user's process can't be counted",
+    "rss_anon": "this kernel does not tell anonymous memory (no RssAnon in /proc/PID/status)",
+}
+"""Why a process does not show a series."""
 _PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
     ("rss_anon", "bytes", "gauge"),
     ("rss_file", "bytes", "gauge"),
@@ -69,7 +75,10 @@ class Sampler:
     # -- watched processes ------------------------------------------------------------------------------------------
 
     def watch(self, name: str, pid: int) -> None:
-        """Sample this process from now on, as series `<name>.rss_anon` etc. A new pid replaces the old one."""
+        """Sample this process and its descendants from now on. A new pid replaces the old one.
+
+        Series `<name>.rss_anon` etc. hold the sum of all, `<name>.child.<its name>.rss_anon` etc. one child.
+        """
         with self._lock:
             self._processes[name] = WatchedProcess(pid)
 
@@ -106,8 +115,8 @@ class Sampler:
             self._sink.event(now_ns, "harness", "sampler_gap", missed_s, f"no samples for {missed_s:.1f} s")
 
     def _sample_process(self, name: str, process: WatchedProcess, now_ns: int) -> None:
-        seen = self._ports.read_process(process.pid)
-        if seen is None or (process.started is not None and seen.started != process.started):
+        tree = self._ports.read_tree(process.pid)
+        if not tree or (process.started is not None and tree[0].started != process.started):
             with self._lock:
                 gone = self._processes.get(name) is process
                 if gone:
@@ -115,18 +124,20 @@ class Sampler:
             if gone:  # otherwise it was replaced meanwhile
                 self._sink.event(now_ns, name, "gone", float(process.pid), f"process {process.pid} is no more")
             return
-        process.started = seen.started
-        cpu = process.cpu.step(now_ns, seen.cpu_ns)
-        values = {"rss_anon": seen.rss_anon_bytes, "rss_file": seen.rss_file_bytes, "rss_shmem": seen.rss_shmem_bytes,
-                  "swap": seen.swap_bytes, "fds": seen.fds, "threads": seen.threads, "cpu": cpu}  # fmt: skip
+        process.started = tree[0].started
+        cores = process.cores(now_ns, tree)
         for series, unit, kind in _PROCESS_SERIES:
-            value = values[series]
+            value = cores if series == "cpu" else _sum([getattr(each, series) for each in tree])
             if value is not None:
-                self._put(f"{name}.{series}", unit, kind, "proc", now_ns, float(value))
-            elif series == "fds" and f"{name}.fds" not in self._missing:
-                self._declare_absent(
-                    f"{name}.fds", unit, kind, "proc", "descriptors of another user's process can't be counted"
-                )
+                self._put(f"{name}.{series}", unit, kind, "proc", now_ns, value)
+            elif series != "cpu" and f"{name}.{series}" not in self._missing:
+                reason = _UNTOLD.get(series, _UNTOLD["rss_anon"])
+                self._declare_absent(f"{name}.{series}", unit, kind, "proc", reason)
+        for child, seen in zip(process.name_children(tree[1:]), tree[1:], strict=True):
+            for series, unit, kind in _PROCESS_SERIES:
+                value = getattr(seen, series) if child and series in _CHILD_SERIES else None
+                if value is not None:
+                    self._put(f"{name}.child.{child}.{series}", unit, kind, "proc", now_ns, float(value))
 
     def _sample_host(self, now_ns: int) -> None:
         root = self._ports.root
@@ -234,3 +245,9 @@ class Sampler:
             after_ns = clock_ns()
             self._hiccup_ns = max(self._hiccup_ns, after_ns - before_ns - int(SLEEP_S * 1e9))
             before_ns = after_ns
+
+
+def _sum(values: Sequence[int | None]) -> float | None:
+    """The sum; None when one of them is not known."""
+    known = [each for each in values if each is not None]
+    return float(sum(known)) if len(known) == len(values) else None

@@ -49,6 +49,13 @@ class TestLeak:
         assert judged.since_ns is not None
         assert judged.owner == "server"
 
+    def test_the_child_that_holds_the_growth_is_named(self) -> None:
+        run = long_run()
+        memory(run, per_hour=100 * MIB)
+        run.series("server.child.api.rss_anon", [(t * S, 50.0 * MIB) for t in range(760)])
+        run.series("server.child.engine.rss_anon", [(t * S, (900 + 100 * t / 3600) * MIB) for t in range(760)])
+        assert checked(run, self.THAT).owner == "server, child engine"
+
     def test_a_clean_series_passes_although_the_load_waves(self) -> None:
         run = long_run()
         memory(run, wave=200 * MIB)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.telemetry import host
-from harness.telemetry.proc import read_process
+from harness.telemetry.proc import read_process, read_tree
 
 STATUS = """Name:\tserver
 RssAnon:\t    2048 kB
@@ -32,7 +32,7 @@ def test_memory_is_split_by_kind_and_counted_in_bytes(tmp_path: Path) -> None:
     write_process(tmp_path, 10)
     seen = read_process(10, tmp_path, ticks_per_s=100)
     assert seen is not None
-    assert (seen.rss_anon_bytes, seen.rss_file_bytes, seen.rss_shmem_bytes, seen.swap_bytes) == (
+    assert (seen.rss_anon, seen.rss_file, seen.rss_shmem, seen.swap) == (
         2048 * 1024, 100 * 1024, 4 * 1024, 64 * 1024)  # fmt: skip
     assert (seen.threads, seen.fds, seen.started) == (7, 2, 4242)
     assert seen.cpu_ns == 2_000_000_000
@@ -54,7 +54,7 @@ def test_a_process_that_is_gone_is_none_and_so_is_a_zombie(tmp_path: Path) -> No
 def test_our_own_process_has_memory_threads_and_descriptors() -> None:
     seen = read_process(os.getpid())
     assert seen is not None
-    assert seen.rss_anon_bytes > 1 << 20
+    assert seen.rss_anon or 0 > 1 << 20
     assert seen.threads >= 1
     assert seen.fds is not None
     assert seen.fds >= 3
@@ -99,3 +99,27 @@ def test_no_throttling_counter_is_absent_with_its_reason(tmp_path: Path) -> None
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
     with pytest.raises(host.SensorAbsent, match="no CPU quota is set"):
         host.throttled_ns(tmp_path)
+
+
+def test_a_kernel_that_tells_no_memory_by_kind_still_tells_descriptors_and_threads(tmp_path: Path) -> None:
+    status = "Name:\tserver\nVmSize:\t9000 kB\nVmRSS:\t800 kB\nVmData:\t10 kB\nThreads:\t7\n"
+    write_process(tmp_path, 10, status=status)
+    seen = read_process(10, tmp_path)
+    assert seen is not None
+    assert (seen.rss_anon, seen.swap) == (None, None)
+    assert (seen.threads, seen.fds) == (7, 2)
+
+
+def test_a_tree_is_the_process_and_the_children_of_all_its_threads(tmp_path: Path) -> None:
+    for pid, name in ((10, "server"), (11, "engine"), (12, "worker"), (13, "helper")):
+        write_process(tmp_path, pid, name)
+    for thread, children in ((10, "11 12 "), (99, "99999 ")):
+        task = tmp_path / "10" / "task" / str(thread)
+        task.mkdir(parents=True)
+        (task / "children").write_text(children)
+    (tmp_path / "11" / "task" / "11").mkdir(parents=True)
+    (tmp_path / "11" / "task" / "11" / "children").write_text("13 ")
+    assert [(each.pid, each.name) for each in read_tree(10, tmp_path)] == [
+        (10, "server"), (11, "engine"), (12, "worker"), (13, "helper")
+    ]  # fmt: skip
+    assert read_tree(500, tmp_path) == ()

@@ -8,7 +8,7 @@ import pytest
 
 from harness.telemetry.clocks import ClockReading, clock_steps, read_clocks
 from harness.telemetry.metrics import ScrapeFailed
-from harness.telemetry.ports import SamplerPorts
+from harness.telemetry.ports import CHILDREN_MAX, SamplerPorts
 from harness.telemetry.proc import ProcessReading
 from harness.telemetry.sampler import Sampler
 
@@ -54,6 +54,7 @@ class World:
         self.now_ns = 100 * SECOND
         self.oversleep_s = 0.0
         self.looks: dict[int, ProcessReading | None] = {}
+        self.children: list[ProcessReading] = []
         self.page: str | ScrapeFailed = PAGE
         self.real_offset_ns = 10**18
         self.boot_offset_ns = 0
@@ -73,11 +74,22 @@ class World:
         return ClockReading(self.now_ns, self.now_ns + self.real_offset_ns, self.now_ns + self.boot_offset_ns, 100)
 
     def ports(self, root: Path) -> SamplerPorts:
-        return SamplerPorts(self.clock_ns, self.sleep, lambda pid: self.looks.get(pid), self.fetch, self.clocks, root)
+        return SamplerPorts(self.clock_ns, self.sleep, self.tree, self.fetch, self.clocks, root)
+
+    def tree(self, pid: int) -> tuple[ProcessReading, ...]:
+        main = self.looks.get(pid)
+        return () if main is None else (main, *self.children)
 
 
-def process(started: int = 1, cpu_ns: int = 0, fds: int | None = 9) -> ProcessReading:
-    return ProcessReading(started, 4096, 8192, 0, 0, 3, fds, cpu_ns)
+def process(
+    started: int = 1,
+    cpu_ns: int = 0,
+    fds: int | None = 9,
+    pid: int = 5,
+    name: str = "server",
+    rss_anon: int | None = 4096,
+) -> ProcessReading:
+    return ProcessReading(pid, name, started, rss_anon, 8192, 0, 0, 3, fds, cpu_ns)
 
 
 @pytest.fixture
@@ -235,8 +247,51 @@ def test_the_real_clocks_can_be_read_within_a_millisecond() -> None:
     assert seen.err_ns < 50_000_000
 
 
+def test_a_process_is_sampled_with_its_children_summed_and_by_name(
+    sampler: Sampler, world: World, notes: Notes
+) -> None:
+    world.looks[5] = process(cpu_ns=SECOND)
+    world.children = [process(pid=6, name="Engine Core", cpu_ns=0), process(pid=7, name="worker"),
+                      process(pid=8, name="worker", rss_anon=100)]  # fmt: skip
+    sampler.watch("server", 5)
+    sampler.tick()
+    assert notes.samples["server.rss_anon"][-1][1] == 3 * 4096 + 100
+    assert notes.samples["server.threads"][-1][1] == 12
+    assert notes.samples["server.child.worker#2.rss_anon"][-1][1] == 100
+    world.now_ns += SECOND
+    world.children = [process(pid=6, name="Engine Core", cpu_ns=SECOND), process(pid=8, name="worker", rss_anon=200)]
+    sampler.tick()
+    assert notes.samples["server.cpu"] == [(world.now_ns, 1.0)]
+    assert notes.samples["server.child.Engine_Core.fds"][-1][1] == 9
+    assert notes.samples["server.child.worker#2.rss_anon"][-1][1] == 200, "it keeps its name when another one ends"
+    assert len(notes.samples["server.child.worker.rss_anon"]) == 1
+
+
+def test_children_without_end_have_series_for_the_first_names_only(
+    sampler: Sampler, world: World, notes: Notes
+) -> None:
+    world.looks[5] = process()
+    world.children = [process(pid=pid, name=f"job{pid}") for pid in range(100, 200)]
+    sampler.watch("server", 5)
+    sampler.tick()
+    assert sum(name.startswith("server.child.") for name in notes.samples) == 3 * CHILDREN_MAX
+    assert notes.samples["server.rss_anon"][-1][1] == 101 * 4096
+
+
+def test_memory_that_the_kernel_does_not_tell_is_absent_with_its_reason_and_the_process_lives(
+    sampler: Sampler, world: World, notes: Notes
+) -> None:
+    world.looks[5] = process(rss_anon=None)
+    sampler.watch("server", 5)
+    sampler.tick()
+    sampler.tick()
+    assert "RssAnon" in (notes.declared["server.rss_anon"] or "")
+    assert len(notes.samples["server.fds"]) == 2
+    assert notes.events == []
+
+
 def test_a_crash_of_the_thread_is_told_and_raised_at_stop(world: World, notes: Notes, tmp_path: Path) -> None:
-    def broken(pid: int) -> ProcessReading | None:
+    def broken(pid: int) -> tuple[ProcessReading, ...]:
         raise RuntimeError("planted")
 
     ports = SamplerPorts(world.clock_ns, world.sleep, broken, world.fetch, world.clocks, tmp_path)
