@@ -70,7 +70,7 @@ class MaintenanceLoop:
             limit.bytes_max, self._usual_limit = self._usual_limit, None
 
     def _defragment(self) -> None:
-        """Follow the advice on fragmentation: merge and release free segments, or move spans before."""
+        """Follow the advice on fragmentation: MERGE releases segments without spans, DEFRAG moves spans before that."""
         host = self._host
         try:
             barrier = host.barrier()

@@ -103,8 +103,8 @@ class SwapSpace:
             self._held[new] = swapped
 
     def barrier(self) -> Ticket | None:
-        """Return None when spans may be moved. Raises DefragFailed while a copy is in flight, since it uses the places
-        of now."""
+        """Return None when spans may be moved. Raises DefragFailed while a copy is in flight, since it uses the
+        present places."""
         if self._last is not None and not self._last.done:
             raise DefragFailed(f"{self._last.work} is in flight")
         return None
