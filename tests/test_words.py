@@ -18,9 +18,10 @@ TO_DO = (
 """Folders and files whose words are still to be replaced. Only ever shorten this list."""
 
 MODULES = frozenset(
-    """armings beat bill blocks brief bus case complaints conclude crowd curve cut desk door edge foresight gates guard
-    hand holdings house knobs laws leap leapt lineage lookout net orphan outlook pulse roster sense settle sick
-    slide stranger strangers surroundings switch tally tender tag_line unowned wire witness words""".split()
+    """answers armings asked beat bill blocks brief bus case complaints conclude crowd curve cut desk door edge
+    foresight gates guard hand holdings house knobs laws leap leapt lineage lookout net orphan outlook pulse
+    roster sense settle sick slide stranger strangers surroundings switch tag_line tally tender unowned wire
+    witness words""".split()
 )
 """Names of modules and packages that were replaced by a word of the field."""
 
@@ -28,9 +29,9 @@ KEPT = {"runtime": frozenset({"guard"})}
 """Names that were replaced in one part of the product and stay in another: `runtime/guard` guards the engine."""
 
 CLASSES = frozenset(
-    """Answers Blocks Brief Case Crowd Curve Desk Door Finding Foreseen Gate Hand Heard House KeyLine KeyedModel Knobs
-    Law Leapt Life Line Lines Manners Marks Outcomes Outlook PagedModel Prospect Rationed Refused Roster Script Senses
-    Standing Surroundings TagLine Turned Vocabulary Whole Wire Witness Words""".split()
+    """Answers Asked Blocks Brief Case Crowd Curve Desk Door Finding Foreseen Gate Hand Heard House KeyLine KeyedModel
+    Knobs Law Leapt Life Line Lines Manners Marks Outcomes Outlook PagedModel Prospect Rationed Refused Roster Script
+    Senses Standing Surroundings TagLine Turned Vocabulary Whole Wire Witness Words""".split()
 )
 """Names of classes that were replaced."""
 
