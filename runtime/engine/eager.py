@@ -1,4 +1,4 @@
-"""The eager executor: a batch is laid out and launched on the device, step by step."""
+"""The eager executor binds a batch and launches it on the device."""
 
 from runtime.core.env import Env
 from runtime.core.ports import Device, Ticket
@@ -21,4 +21,4 @@ class Eager:
         return self._device.launch(bound.work, bound.reads, bound.writes)
 
     def completed(self, batch: Batch, ticket: Ticket) -> None:
-        """See StepExecutor: nothing of a launch is kept here."""
+        """See StepExecutor. This executor keeps nothing of a launch."""

@@ -1,7 +1,7 @@
-"""The engine: one step at a time, top to bottom in `Engine.step`. It runs in whichever thread calls it.
+"""The engine runs one step at a time, in the order of `Engine.step`, in the thread that calls it.
 
-It waits for completion, mail or the next guard deadline, never for work: a hung launch can't blind the watchdog.
-A request advances only when the launch that computed it completes, so a failed step can be repeated.
+It waits for a completion, mail or the next deadline of the watchdog, and never for the device: a hung launch does not
+blind the watchdog. A request advances only when its launch completes, so a failed step can be repeated.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ from runtime.stats import EngineStats
 
 @dataclass(slots=True)
 class Flight:
-    """The launch in flight and what to do again if it fails."""
+    """The launch in flight, its batch, and how often it was repeated."""
 
     batch: Batch
     ticket: Ticket
@@ -39,7 +39,7 @@ class Flight:
 
 
 class Engine:
-    """Requests in through `mailbox`, outputs out through `sink`, everything else through `env`."""
+    """Requests come through `mailbox`; outputs go to `sink`."""
 
     def __init__(
         self,
@@ -80,35 +80,35 @@ class Engine:
         self._publish()
 
     def wait_s(self) -> float | None:
-        """How long there is nothing to do unless mail or a completion comes; None means for ever."""
+        """Return the seconds until the next deadline of the watchdog; None when there is none."""
         due = None if self.fatal else self._watchdog.next_ns(self._in_flight())
         return None if due is None else max(0.0, (due - self._env.clock.now_ns()) / 1e9)
 
     def audit(self, scope: str) -> list[AuditRow]:
-        """The reclamation audit, on the engine's thread; from another thread post a Call. Reads all KV in use."""
+        """Run the reclamation audit, which reads all KV in use. Other threads than the engine's post a Call."""
         self._landing.read_back([one for one in self.scheduler.running if not one.copying])
         return audit(self._env, self._pool, self.requests.keys(), len(self._in_flight()), scope)
 
     def holdings(self) -> list[Holding]:
-        """What each open request has of KV, for figures; on the engine's thread."""
+        """Return the KV blocks that each open request holds. Call it on the engine's thread."""
         return self.scheduler.holdings()
 
     def leaked(self, pool: str) -> int:
-        """Blocks or spans of `pool` that requests hold which have ended; on the engine's thread."""
+        """Return the blocks or spans of `pool` that ended requests still hold. Call it on the engine's thread."""
         return self._env.ledger.leaked(pool, self.requests.keys())
 
     def drain(self) -> None:
-        """Refuse new requests from now on; those inside end by themselves."""
+        """Refuse new requests from now on. Open requests run to their end."""
         self._draining = True
 
     @property
     def scheduler(self) -> Scheduler:
-        """Who waits and who runs."""
+        """The scheduler, with the requests that wait and run."""
         return self._open.scheduler
 
     @property
     def requests(self) -> Mapping[str, Request]:
-        """Every request that has not ended, by id."""
+        """Open requests by id."""
         return self._open.by_id
 
     # -- mail ---------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Engine:
         return copies if self._flight is None else (self._flight.ticket, *copies)
 
     def _land(self, ticket: Ticket) -> None:
-        """A launch or a copy is done. A launch: advance its requests, or repeat it once, or fail it."""
+        """Land a launch or a copy that is done. A launch advances its requests, or is repeated once, or fails."""
         now_ns = self._progress.t_ns = self._env.clock.now_ns()
         self._watchdog.lost(ticket, now_ns)
         self._watchdog.over(ticket)
@@ -164,9 +164,9 @@ class Engine:
         self._landing.land(flight.batch, ticket.result, (ticket.done_ns or now_ns) - ticket.launched_ns)
 
     def _failed(self, batch: Batch, repeats: int, error: BaseException) -> None:
-        """Repeat a failed step once, without those that ended meanwhile; then fail this batch and only this one.
+        """Repeat a failed step once, without the requests that ended meanwhile; then fail the requests of this batch.
 
-        A step that broke its contract was prepared twice already.
+        A step that broke its contract has been prepared twice already.
         """
         if isinstance(error, ContractViolation):
             self._refuse_rows(batch, repeats, error)
@@ -199,7 +199,7 @@ class Engine:
                 self._die(DeviceLost(f"{ticket.work} hangs past the fatal bound"))
 
     def _die(self, failure: DeviceLost) -> None:
-        """Nothing can be trusted any more: one explicit error for every open request, then no launch ever again."""
+        """Give up the device: end every open request with an error, and launch nothing more."""
         self.fatal = failure
         self._env.counters.hit("guard.fatal")
         self._env.tell("fatal", failure.code, str(failure))
@@ -209,7 +209,7 @@ class Engine:
     # -- launching ----------------------------------------------------------------------------------------------------
 
     def _launch_next(self) -> None:
-        """The next batch of the plan in hand, or of a new one."""
+        """Launch the next batch of the current plan, or of a new one."""
         while self._flight is None and self.fatal is None:
             self._due.extend(() if self._due else self.scheduler.plan())
             if not self._due:
@@ -227,7 +227,7 @@ class Engine:
             self._failed(batch, repeats, failure)
 
     def _run(self, batch: Batch) -> Ticket:
-        """By the first executor that takes the batch."""
+        """Run `batch` by the first executor that takes it."""
         for executor in self._executors:
             if (ticket := executor.run(batch, self._progress.steps)) is not None:
                 return ticket

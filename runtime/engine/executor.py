@@ -1,9 +1,9 @@
-"""The seam between the engine, which decides what runs next, and the executors, which run it.
+"""The interface between the engine, which decides what runs next, and the executors, which run it.
 
     engine: batch -> first executor -> Ticket, or None -> next executor -> ... -> the last one (eager) never says None
                                                    ticket completes -> completed() of each -> the engine lands it
 
-An executor replaces how a batch is run and nothing else: whatever it does, the engine lands one ordinary `StepResult`.
+An executor only replaces how a batch is run: the engine always lands an ordinary `StepResult`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,30 +17,30 @@ from runtime.scheduling.scheduler import Scheduler
 
 
 class StepExecutor(Protocol):
-    """One way to run a batch. All calls come from the engine's thread."""
+    """A way to run a batch. All calls come from the engine's thread."""
 
     def run(self, batch: Batch, step: int) -> Ticket | None:
         """Start `batch` as launch number `step` and return at once; its completion goes to `Ledger.complete`.
 
-        None leaves the batch to the next executor. Raises LaunchError or DeviceLost when nothing runs.
+        Return None to leave the batch to the next executor. Raise LaunchError or DeviceLost when nothing runs.
         """
         ...
 
     def completed(self, batch: Batch, ticket: Ticket) -> None:
-        """`batch` has completed, run by whichever executor, and the engine is about to land it."""
+        """Take note that `batch` has completed, run by any executor; the engine lands it next."""
         ...
 
 
 @dataclass(slots=True)
 class Progress:
-    """What an engine has done so far."""
+    """Counters of an engine."""
 
     t_ns: int
     """When a launch last completed or a request last ended."""
     steps: int = 0
     """Launches, those that failed included."""
     prompt_tokens: int = 0
-    """Of requests whose first token was drawn."""
+    """Prompt tokens of the requests whose first token was sampled."""
     generation_tokens: int = 0
 
 
@@ -56,7 +56,7 @@ class EngineParts:
 
 
 Chain = Callable[[EngineParts], Sequence[StepExecutor]]
-"""Makes an engine's executors, in the order in which they are asked."""
+"""Makes the executors of an engine, in the order in which the engine calls them."""
 
 
 def eager_only(parts: EngineParts) -> Sequence[StepExecutor]:

@@ -1,6 +1,6 @@
-"""What a completed launch does to its requests: each row is advanced, told its token, or ended.
+"""Landing: a completed launch advances its requests, and each row gets its token or its end.
 
-A request whose KV is not what it wrote must not end in 200: it is failed before its token is taken.
+A request whose KV does not hold what it wrote must not end in 200, so it fails before its token is taken.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from runtime.scheduling.request import Request, RequestState
 
 
 class Landing:
-    """The landing of one engine's launches."""
+    """Lands the launches of one engine."""
 
     def __init__(self, env: Env, pool: PagedPool, requests: OpenRequests, progress: Progress) -> None:
         self._env = env
@@ -26,7 +26,7 @@ class Landing:
         self._progress = progress
 
     def land(self, batch: Batch, result: StepResult, took_ns: int) -> None:
-        """`batch` gave `result` after `took_ns`."""
+        """Advance the requests of `batch`, which gave `result` after `took_ns`."""
         self.refuse_corrupt(result.breaches)
         self._requests.scheduler.record_duration(batch, took_ns)
         for row, sampled in zip(batch.rows, result.sampled, strict=True):
@@ -34,18 +34,18 @@ class Landing:
                 self._advance(row.request, row.tokens, sampled)
 
     def end_well(self, request: Request, finish: str, tokens: tuple[Sampled, ...] = ()) -> None:
-        """Each slot of its KV is read once more before; what lies on the host has no slots."""
+        """End a request with 200 after every slot of its KV has been read again. Swapped KV has no slots."""
         if request.state is RequestState.RUNNING and request.copying is None:
             self.read_back((request,))
         if request.state is not RequestState.ENDED:
             self._requests.end(request, End("ok", 200, finish=finish), tokens)
 
     def read_back(self, requests: Sequence[Request]) -> None:
-        """Read every slot of the KV of `requests`, and fail those of them whose KV is corrupt."""
+        """Read every slot of the KV of `requests`, and fail the requests whose KV is corrupt."""
         self.refuse_corrupt(read_back(self._pool.plane, requests))
 
     def refuse_corrupt(self, breaches: Sequence[Breach]) -> None:
-        """Fail the requests whose KV is corrupt; nobody shares the blocks from now on."""
+        """Fail the requests whose KV is corrupt. Their blocks are no longer shared."""
         for breach in breaches:
             self._pool.unpublish(breach.block)
             request = self._requests.by_id.get(breach.request_id)

@@ -1,4 +1,4 @@
-"""Every request between admission and its one end, and what is to be told of them after this step."""
+"""The requests between admission and their end, and the outputs that the sink gets after this step."""
 
 from runtime.core.env import Env
 from runtime.core.errors import RuntimeFailure
@@ -29,7 +29,7 @@ class OpenRequests:
         self._outputs: list[Output] = []
 
     def admit(self, submit: Submit, refusal: RuntimeFailure | None) -> None:
-        """Let the request in, or end it at once: with `refusal`, or for the scheduler's own reason."""
+        """Admit the request, or end it at once: with `refusal`, or with the reason of the scheduler."""
         try:
             if refusal is not None:
                 raise refusal
@@ -44,11 +44,11 @@ class OpenRequests:
         self._watchdog.watch(request)
 
     def tell(self, request: Request, sampled: Sampled) -> None:
-        """The request goes on with this token."""
+        """Add a token to the outputs; the request goes on."""
         self._outputs.append(Output(request.id, (sampled,)))
 
     def end(self, request: Request, end: End, tokens: tuple[Sampled, ...] = ()) -> None:
-        """The one way out. Blocks that the launch in flight touches wait for it in limbo."""
+        """End a request. Every request ends here. Blocks that the launch in flight touches wait for it in limbo."""
         now_ns = self._env.clock.now_ns()
         self._env.ledger.note(request.id, now_ns, f"ended {end.outcome}")
         self.scheduler.remove(request, after=self.in_flight)
@@ -58,6 +58,6 @@ class OpenRequests:
         self._progress.t_ns = now_ns
 
     def take_outputs(self) -> list[Output]:
-        """Everything to be told since the last call, in order."""
+        """Return the outputs since the last call, in order."""
         outputs, self._outputs = self._outputs, []
         return outputs

@@ -1,8 +1,8 @@
-"""A run that is played out by the eager executor, step by step, and held against what fast-forward had computed.
+"""A check compares a run that the eager executor executes step by step with what fast-forward had precomputed.
 
-Compared are the rows of each step, when it ends, every token that it draws (with log probabilities where asked for),
-and behind the last step the sum of every KV block and the state in every slot of the run. A difference is a breach of
-an invariant: it names step and request.
+It compares the rows of each step, the time at which the step ends, every sampled token (with log probabilities where
+the request asks for them), and behind the last step the sum of every KV block and the state in every slot of the run. A
+difference is a breach of an invariant that names step and request.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from runtime.scheduling.batch import Batch
 
 
 class Check:
-    """Of one run, from its first step to its last or to the first difference."""
+    """The check of one run, from its first step to its last or to the first difference."""
 
     def __init__(self, env: Env, run: StepRun, model: HashModel, plane: TagPlane) -> None:
         self._env = env
@@ -28,25 +28,25 @@ class Check:
         """The sum of each block before the run."""
 
     def follows(self, batch: Batch, step: int) -> bool:
-        """Whether `batch` is the next step of the run. Where not, that is told: another one was foreseen."""
+        """Return True when `batch` is the next step of the run; report a breach when it is not."""
         rows = tuple([row.request for row in batch.rows])
         number = self._run.first_step + self._done
         if step == number and rows == self._run.rows and all(row.tokens == 1 for row in batch.rows):
             return True
         names = ", ".join(one.id for one in rows)
-        self._tell(self._run.rows[0].id, f"the rows of step {step} are {names}, and others were foreseen")
+        self._tell(self._run.rows[0].id, f"the rows of step {step} are {names}, and others were precomputed")
         return False
 
     def completed(self, ticket: Ticket) -> bool:
-        """A step of the run has completed. Returns whether the check is over."""
+        """Compare a completed step of the run. Return True when the check is over."""
         at, run = self._done, self._run
         if ticket.result is None or ticket.done_ns != run.ends_ns[at]:
             self._tell(run.rows[0].id, f"it ends at {ticket.done_ns} ns ({ticket.error}), not at {run.ends_ns[at]} ns")
             return True
         for row, (request, sampled) in enumerate(zip(run.rows, ticket.result.sampled, strict=True)):
-            (foreseen,) = run.sampled(self._model, row, at, at + 1)
-            if sampled != foreseen:
-                self._tell(request.id, f"it drew {sampled}, and {foreseen} was foreseen")
+            (expected,) = run.sampled(self._model, row, at, at + 1)
+            if sampled != expected:
+                self._tell(request.id, f"it drew {sampled}, and {expected} was precomputed")
                 return True
         self._done += 1
         if self._done < run.steps:
@@ -65,9 +65,9 @@ class Check:
             sums[: len(self._before[row])] = self._before[row]
             np.add.at(sums, positions // size, tags[row] * (positions % size + 1).astype(np.uint64))
             if np.count_nonzero(sums != self._plane.sums_of(request.blocks)):
-                self._tell(request.id, "the sums of its KV blocks are not those foreseen")
+                self._tell(request.id, "the sums of its KV blocks are not those precomputed")
             elif np.count_nonzero(states[row] != self._run.states[row]):
-                self._tell(request.id, "the KV in its slots is not what was foreseen")
+                self._tell(request.id, "the KV in its slots is not what was precomputed")
 
     def _tell(self, request: str, what: str) -> None:
         step = self._run.first_step + self._done

@@ -1,14 +1,14 @@
-"""Fast-forward: the executor of virtual time that skips pure decode steps which can only go one way.
+"""Fast-forward: the executor of virtual time that skips pure decode steps whose outcome is already determined.
 
     eager decode step | run of n steps: computed at once, landed when the last of them ends | eager step | ...
                       ^ the same rows, and nothing planned in virtual time before the last step ends
 
-The step before a run is always eager: laid out, held against the contract, launched, its KV verified. A run ends before
-anything that is planned in virtual time, before a deadline, and before the scheduler could plan other rows, so nobody
-can look at it or change it on the way. Its last step is landed by the engine like any other.
+The step before a run is always eager: bound, checked against the contract, launched, and its KV verified. A run ends
+before the next event of virtual time, before a deadline, and before the scheduler could plan other rows, so nothing can
+read or change the state on the way. The engine lands the last step of a run like any other.
 
-A share of all runs, drawn by seed, is not skipped but played by the eager executor and held against what was computed
-(check.py). A history is the same with fast-forward, without it, and whichever runs are checked.
+A share of all runs, chosen by the seed, is executed by the eager executor and compared with what was precomputed
+(check.py). The history is the same with and without fast-forward, and whichever runs are checked.
 """
 
 from itertools import groupby
@@ -32,11 +32,11 @@ from runtime.scheduling.batch import Batch
 from runtime.scheduling.scheduler import Limits
 
 STEPS_MAX = 64
-"""The longest run."""
+"""The most steps of a run."""
 STEPS_MIN = 2
-"""A shorter one saves nothing."""
+"""The fewest steps of a run: one step saves nothing."""
 CHECK_ONE_IN = 16
-"""One run in so many is checked."""
+"""The check covers one run in this many."""
 _NONE = np.zeros(0, np.int64)
 
 
@@ -58,9 +58,9 @@ class FastForward:
         check_one_in: int = CHECK_ONE_IN,
     ) -> None:
         self.skipped = 0
-        """Steps so far that were not run one by one."""
+        """The number of steps skipped so far."""
         self.checked = 0
-        """Runs so far that were played out and compared."""
+        """The number of runs checked so far."""
         self._env = env
         self._pool = pool
         self._limits = limits
@@ -76,7 +76,7 @@ class FastForward:
         self._eager: Batch | None = None
         """The batch that the eager executor has just completed."""
         self._flight: Ticket | None = None
-        """Of the run in flight."""
+        """The ticket of the run in flight."""
         self._check: Check | None = None
 
     def run(self, batch: Batch, step: int) -> Ticket | None:
@@ -88,7 +88,7 @@ class FastForward:
             self._check = None
         if eager is None or self._env.faults.armed or not self._device.idle or not _repeats(batch, eager):
             return None
-        run = self._foresee(batch, step)
+        run = self._precompute(batch, step)
         if run is None:
             return None
         if self._chance.randrange(self._check_one_in) == 0:
@@ -107,14 +107,13 @@ class FastForward:
         if self._check is not None and self._check.completed(ticket):
             self._check = None
 
-    def _foresee(self, batch: Batch, step: int) -> StepRun | None:
-        """The run that begins with `batch`; None where it would be too short."""
+    def _precompute(self, batch: Batch, step: int) -> StepRun | None:
+        """Precompute the run that begins with `batch`; return None when it would be too short."""
         rows = [row.request for row in batch.rows]
         if len(rows) != len(self._scheduler.running) or any(one.submit.stop_tokens for one in rows):
             return None
-        listening = (
-            self._outputs.steps_ahead([one.id for one in rows]) - 1
-        )  # the token before this step is not told yet
+        # The clients have not got the token before this step yet.
+        listening = self._outputs.steps_ahead([one.id for one in rows]) - 1
         most = min(STEPS_MAX, listening, min([one.limit - len(one.tokens) for one in rows]))
         if most < STEPS_MIN:
             return None
@@ -123,7 +122,7 @@ class FastForward:
         return precompute(batch, step, ends_ns, self._model) if len(ends_ns) >= STEPS_MIN else None
 
     def _ends_ns(self, step: int, rows: int, computed: int, most: int) -> list[int]:
-        """When each of up to `most` steps ends, as long as nothing is planned before and no launch is late."""
+        """Return the ends (ns) of the steps, up to `most`, before the next event and before a launch is late."""
         now_ns, next_ns, due_ns = self._time.now_ns(), self._time.next_ns, self._watchdog.next_ns(())
         bound_ns = min([at for at in (next_ns, due_ns, now_ns + self._late_ns) if at is not None])
         ends = self._costs.decodes_ns(step, rows, computed + rows, now_ns, most, bound_ns, self._late_ns)
@@ -139,7 +138,7 @@ class FastForward:
         return ticket
 
     def _finish(self, run: StepRun, ticket: Ticket) -> None:
-        """The run is over: all but its last step have landed, and the last is done."""
+        """Apply a run at its end: land all steps but the last, and complete the ticket with the last step."""
         last = run.steps - 1
         self._advance(run, last)
         work = run.work(self._pool.block_tokens)
@@ -157,7 +156,7 @@ class FastForward:
         self._env.ledger.complete(ticket)
 
     def _advance(self, run: StepRun, steps: int) -> None:
-        """Tokens and blocks of the first `steps`: full blocks are published, then who needs one is given another."""
+        """Add the tokens of the first `steps` to the requests. Publish full blocks, then reserve the next blocks."""
         done = [0] * len(run.rows)
         drawn = run.drawn.tolist()
 
@@ -177,7 +176,7 @@ class FastForward:
 
 
 def _repeats(batch: Batch, eager: Batch) -> bool:
-    """Whether `batch` is one decode step more of the rows of `eager`, which was one."""
+    """Return True when `eager` was a decode step and `batch` is the next one of the same rows."""
     return len(batch.rows) == len(eager.rows) and all(
         now.request is then.request
         and now.tokens == then.tokens == 1
@@ -188,6 +187,6 @@ def _repeats(batch: Batch, eager: Batch) -> bool:
 
 
 def _no_work(run: StepRun) -> Work:
-    """What the ticket of a run says: nothing was laid out."""
+    """Return the empty work of a run's ticket."""
     key, step = run.batch.model_key, run.first_step
     return Work(step, key, (), _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, (), (), ())

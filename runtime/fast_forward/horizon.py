@@ -1,7 +1,7 @@
-"""How far fast-forward may go: as long as the scheduler, asked before each step, would plan the same rows again.
+"""The horizon of fast-forward: the steps for which the scheduler would plan the same rows again.
 
-It would let nobody in, so each request that waits must stay out; it would give each row its next token, so there must
-be blocks. Of those that wait only the head of the queue is asked about, as the scheduler asks: a seat, and room.
+The scheduler plans the same rows as long as it admits no waiting request and has blocks for the next token of each row.
+Like the scheduler, this module only looks at the head of the queue: a free place in the batch, and free blocks.
 """
 
 from collections.abc import Sequence
@@ -11,22 +11,25 @@ from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits, Scheduler
 
 AHEAD = 16
-"""Steps for which the room of the head of the queue is looked at one by one."""
+"""The most steps for which the capacity for the head of the queue is computed, one by one."""
 
 
 def same_plans(rows: Sequence[Request], most: int, scheduler: Scheduler, pool: PagedPool, limits: Limits) -> int:
-    """How many steps of `rows` follow each other, up to `most`; the first of them is planned and has its blocks.
+    """Return the number of steps of `rows` in a row, up to `most`. The first step is planned and has its blocks.
 
-    `rows` are all requests that run, and have no full block that is not published.
+    `rows` are all running requests; all their full blocks are published.
     """
     size = pool.block_tokens
     spare = [len(one.blocks) * size - one.computed - 1 for one in rows]
     behind = blocks_last(spare, most - 1, size, pool.reclaimable)
-    return 1 + _nobody_enters(scheduler, pool, limits, spare, behind)
+    return 1 + _steps_before_entry(scheduler, pool, limits, spare, behind)
 
 
 def blocks_last(spare: Sequence[int], most: int, size: int, free: int) -> int:
-    """For how many of `most` steps `free` blocks last. `spare` [rows]: slots that are free in each row's last block."""
+    """Return the number of steps, up to `most`, for which `free` blocks last.
+
+    `spare` [rows] holds the number of free slots in each row's last block.
+    """
     if _taken(spare, most, size) <= free:
         return most
     low, high = 0, most  # there are enough for `low` steps and not for `high`
@@ -39,8 +42,8 @@ def blocks_last(spare: Sequence[int], most: int, size: int, free: int) -> int:
     return low
 
 
-def _nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare: Sequence[int], most: int) -> int:
-    """For how many of `most` steps behind the first no request that waits is let in or has another one preempted."""
+def _steps_before_entry(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare: Sequence[int], most: int) -> int:
+    """Return the number of steps behind the first, up to `most`, in which no waiting request enters or preempts."""
     running, waiting = scheduler.running, scheduler.waiting
     if not waiting or most == 0:
         return most
@@ -49,10 +52,10 @@ def _nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare:
         return 0
     if len(running) >= min(limits.seqs_max, limits.token_budget):
         return most
-    # What is cached of the head's prompt can only become less, but for a twin that is ahead of it.
+    # The cached part of the head's prompt can only shrink, unless a running request has the same prompt.
     if head.generated and any(one.submit.prompt == head.submit.prompt for one in running):
         return 0
-    # Rows get their blocks before the head is asked, so one step's more are taken: it is let in no sooner than thought.
+    # Rows get their blocks before the scheduler looks at the head, so the head enters no earlier than computed here.
     prospect = scheduler.capacity_check(head)
     for step in range(min(most, AHEAD)):
         if prospect.fits(step + 1, _taken(spare, step, pool.block_tokens)):
@@ -61,5 +64,5 @@ def _nobody_enters(scheduler: Scheduler, pool: PagedPool, limits: Limits, spare:
 
 
 def _taken(spare: Sequence[int], steps: int, size: int) -> int:
-    """Blocks that `steps` steps take."""
+    """Return the number of blocks that `steps` steps take."""
     return sum([-(-(steps - each) // size) for each in spare if each < steps])

@@ -1,4 +1,4 @@
-"""What fast-forward asks of the clients' side: how far they will only listen, and to tell them many tokens at once."""
+"""The client side of fast-forward: how many tokens the clients only read, and the delivery of many tokens at once."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,12 +7,12 @@ from runtime.core.work import Sampled
 
 
 class StepOutputs(Protocol):
-    """The engine's sink, for the outputs of many steps."""
+    """The sink of the engine for the outputs of many steps."""
 
     def steps_ahead(self, requests: Sequence[str]) -> int:
-        """After how many tokens each, at the earliest, one of these clients does anything but listen. 0: it may now."""
+        """Return the number of tokens that each client reads before any of them acts; 0 when one may act now."""
         ...
 
     def tell(self, requests: Sequence[str], stamps_ns: Sequence[int], tokens: Sequence[Sequence[Sampled]]) -> None:
-        """`tokens` [requests][steps]: each request drew one at each of `stamps_ns` [steps]."""
+        """Deliver `tokens` [requests][steps], sampled at the times `stamps_ns` [steps]."""
         ...

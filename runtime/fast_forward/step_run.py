@@ -1,10 +1,10 @@
-"""A run of decode steps of the same rows, precomputed: the tokens they draw and what they leave in KV.
+"""A precomputed run of decode steps of the same rows: the sampled tokens and the KV.
 
-step          1      2     ...    n            row r feeds its token at place starts[r] in step 1
-ends_ns      [n]                               when each step ends
-fed, drawn   [rows, n]                         the token that goes in, and the one that comes out
-states       [rows, n]                         what the model keeps in the slot of each fed token
-prefix_hashes     [rows]                            the running tag hash of each row before step 1
+step             1      2     ...    n         row r feeds the token at position starts[r] in step 1
+ends_ns          [n]                           the end of each step
+fed, drawn       [rows, n]                     the input token, and the sampled token
+states           [rows, n]                     the state of the model in the slot of each fed token
+prefix_hashes    [rows]                        the prefix hash of each row before step 1
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from runtime.scheduling.request import Request
 
 @dataclass(frozen=True, slots=True)
 class StepRun:
-    """`n` steps from launch number `first_step` on."""
+    """A run of `n` steps from launch number `first_step` on."""
 
     batch: Batch
     rows: tuple[Request, ...]
@@ -35,17 +35,17 @@ class StepRun:
 
     @property
     def steps(self) -> int:
-        """How many steps it has."""
+        """The number of steps."""
         return len(self.ends_ns)
 
     def sampled(self, model: HashModel, row: int, first: int, end: int) -> list[Sampled]:
-        """What steps `first` up to before `end`, counted from 0, give a row."""
+        """Return the samples of a row in the steps `first` to `end` - 1, counted from 0."""
         if self.rows[row].submit.sampling.logprobs is not None:
             return [model.sampled(int(state)) for state in self.states[row, first:end]]
         return [model.plain[token] for token in self.drawn[row, first:end].tolist()]
 
     def full_blocks(self, size: int) -> list[tuple[int, int]]:
-        """(step, row) wherever a row's block is full behind a step, in order; the last step is left out."""
+        """Return (step, row), in order, for each block that is full behind a step; the last step is left out."""
         return sorted(
             (step, row)
             for row, start in enumerate(self.starts.tolist())
@@ -53,7 +53,7 @@ class StepRun:
         )
 
     def work(self, size: int) -> Work:
-        """All of it as one launch, which would leave the same in KV. The rows hold blocks for every step."""
+        """Return the whole run as one launch that leaves the same KV. The rows hold blocks for every step."""
         n, rows = self.steps, len(self.rows)
         positions = (self.starts[:, None] + np.arange(n)).ravel()
         tables = tuple([request.blocks for request in self.rows])
@@ -74,7 +74,10 @@ class StepRun:
 
 
 def precompute(batch: Batch, step: int, ends_ns: Sequence[int], model: HashModel) -> StepRun | None:
-    """The run of `batch`, a decode step, and those behind it; None where KV does not lead to the rows' last tokens."""
+    """Precompute the run that begins with the decode step `batch`.
+
+    Return None when the last tokens of the rows do not follow from their KV.
+    """
     rows, size = tuple([row.request for row in batch.rows]), model.block_tokens
     computed = [one.computed for one in rows]
     starts, last = np.asarray(computed), np.asarray([one.tokens[-1] for one in rows])

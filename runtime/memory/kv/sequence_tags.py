@@ -1,8 +1,8 @@
-"""A request's own side of the tag plane (tags.py): what its tokens make of each block, worked out for many at once.
+"""The request's side of the tag plane (tags.py): prefix hash and block sums, computed for many requests at once.
 
-    tokens come --extend--> fresh --flush_hashes(lines): one pass over arrays--> prefix_hash, and a sum a block
+    new tokens --extend--> fresh --flush_hashes(lines): one pass over arrays--> prefix_hash, and a sum for each block
 
-The hashes of both sides are here. They take arrays and change them in place: these are small and many.
+The hash functions of both sides are here. They change arrays in place, since arrays are small and many.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from runtime.core.work import Ints
 
 Words = npt.NDArray[np.uint64]
 
-_TOKEN, _PLACE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_TOKEN, _POSITION = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _NOTHING: Words = np.zeros(0, np.uint64)
 
 
 class BlockTable(list[int]):
-    """Block ids, with the same numbers as an array: 32 rows of 80 take longer to turn into one than to compare."""
+    """Block ids as a list and as an array. Making arrays of 32 rows of 80 ids takes longer than comparing them."""
 
     __slots__ = ("array",)
     array: Ints
 
 
 class SequenceTags:
-    """A request's own side: its prefix_hash and block sums, from its own tokens, as far as they are computed.
+    """The prefix hash and the block sums of one request, from its own computed tokens.
 
-    Tokens are only taken note of when they come. What they make is worked out when somebody asks, for all lines that he
-    asks about together: one by one, a decode step would work out 32 times one number.
+    `extend` only keeps new tokens. `flush_hashes` computes their hashes for all rows of a batch in one pass: a decode
+    step of 32 rows would otherwise hash one token 32 times.
     """
 
     __slots__ = (
@@ -51,36 +51,35 @@ class SequenceTags:
         self.block_tokens = block_tokens
         self.tokens = 0
         self._fresh: list[int] = []
-        """The last of them, not reckoned yet."""
+        """The last tokens, whose hashes are not computed yet."""
         self._prefix_hash = 0
         self._sums: Words = _NOTHING
         self._blocks: list[int] = []
         self._generations: list[int] = []
         self._held = self._view = np.zeros((2, 0), np.int64)
-        """These two as arrays, with room for more, and without."""
+        """Blocks and generations as one array [2, n]: with spare columns, and the used part."""
 
     def extend(self, tokens: list[int]) -> None:
-        """`tokens` follow those already counted; their KV has been computed."""
+        """Append `tokens`, whose KV has been computed."""
         self._fresh += tokens
         self.tokens += len(tokens)
 
     @property
     def prefix_hash(self) -> int:
-        """The running hash of all its tokens."""
+        """The prefix hash of all tokens."""
         if self._fresh:
             flush_hashes((self,))
         return self._prefix_hash
 
     @property
     def sums(self) -> Sequence[int]:
-        """Per block, as a numpy array: a list of numbers of 64 bits would have to be made one at each launch."""
+        """The sum of each block, as a numpy array: a list would be converted at each launch."""
         if self._fresh:
             flush_hashes((self,))
-        return self.claimed()  # type: ignore[return-value]  # it is a sequence in all but name
+        return self.claimed()  # type: ignore[return-value]  # an array behaves as a sequence here
 
     def held(self, blocks: list[int], generations: list[int]) -> Ints:
-        """Its table and its generations as two arrays. They are made once and added to; what is not as it was is made
-        afresh."""
+        """Return block table and generations as one array [2, blocks]. It grows in place; other changes rebuild it."""
         if self._blocks == blocks and self._generations == generations:
             return self._view
         was, now = len(self._blocks), len(blocks)
@@ -98,7 +97,7 @@ class SequenceTags:
         return self._view
 
     def claimed(self) -> Words:
-        """Per block, what its tokens make of it. Reckon first."""
+        """Return the sum of each block. The hashes must be flushed."""
         blocks = -(-self.tokens // self.block_tokens)
         return self._sums[:blocks]
 
@@ -112,7 +111,7 @@ class SequenceTags:
 
 
 def flush_hashes(lines: Sequence[SequenceTags]) -> None:
-    """Work out what the fresh tokens of all these lines make, in one pass."""
+    """Compute prefix hashes and block sums of the fresh tokens of all `lines` in one pass."""
     late = [line for line in lines if line._fresh]
     if not late:
         return
@@ -131,7 +130,7 @@ def flush_hashes(lines: Sequence[SequenceTags]) -> None:
 
 
 def claim(lines: Sequence[SequenceTags], tags: Words, positions: Ints, row_starts: Ints) -> None:
-    """To each line, by block, the weighted sum of its row of `tags`. The tags are used up."""
+    """Add the weighted sums of each row of `tags` [tokens] to the blocks of its line. `tags` is overwritten."""
     size = lines[0].block_tokens
     blocks = positions // size
     offsets = positions - blocks * size
@@ -150,7 +149,7 @@ def claim(lines: Sequence[SequenceTags], tags: Words, positions: Ints, row_start
 
 
 def flat_ints(tokens: list[int]) -> Ints:
-    """An array of these. By way of bytes it is three times as quick, where all of them are that small."""
+    """Convert to an array [tokens]. Tokens below 256 go through bytes, in a third of the time."""
     try:
         return np.frombuffer(bytes(tokens), np.uint8).astype(np.int64)
     except ValueError:
@@ -158,7 +157,7 @@ def flat_ints(tokens: list[int]) -> Ints:
 
 
 def _flat(rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Ints:
-    """The first `counts` of each row, one row after the other."""
+    """Join the first `counts` tokens of each row."""
     joined: list[int] = []
     for row, count in zip(rows, counts, strict=True):
         joined += row if len(row) == count else row[:count]
@@ -166,7 +165,7 @@ def _flat(rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Ints:
 
 
 def prefix_hashes_of(tokens: Ints, positions: Ints, row_starts: Ints, prefix_hashes: Words) -> Words:
-    """The prefix_hash after each token."""
+    """Return the prefix hash after each token [tokens]; `prefix_hashes` [rows] are those before the rows."""
     steps = _mix(tokens, positions)
     if len(prefix_hashes) == len(steps):
         steps += prefix_hashes
@@ -181,17 +180,17 @@ def prefix_hashes_of(tokens: Ints, positions: Ints, row_starts: Ints, prefix_has
 def _mix(tokens: Ints, positions: Ints) -> Words:
     words = tokens.astype(np.uint64)
     words *= _TOKEN
-    words += _at_places(positions)
+    words += _position_hashes(positions)
     return tags_of(words)
 
 
-def _at_places(positions: Ints) -> Words:
-    """One more than a multiple, or token 0 at place 0 would make what an unwritten slot holds."""
-    return positions.view(np.uint64) * _PLACE + _PLACE
+def _position_hashes(positions: Ints) -> Words:
+    """Return the hash of each position. It is never 0, or token 0 at position 0 would look like an unwritten slot."""
+    return positions.view(np.uint64) * _POSITION + _POSITION
 
 
 def tags_of(words: Words) -> Words:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), in place."""
+    """Apply the finaliser of splitmix64 (Steele, Lea, Flood 2014) in place."""
     words ^= words >> _30
     words *= _FIRST
     words ^= words >> _27

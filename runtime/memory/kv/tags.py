@@ -1,14 +1,14 @@
-"""The tag plane: what each KV slot holds, as numbers that two parties compute apart and that can therefore disagree.
+"""The tag plane: one number for the contents of each KV slot, computed independently by the device and by the request.
 
-    prefix_hash(p) = sum over i <= p of mix(token[i], i)      running hash of a sequence up to position p (mod 2**64)
-    tag(p)     = scramble(prefix_hash(p))                     depends on the whole prefix, as the KV of p does
-    sum(block) = sum over its slots of tag * (offset+1)   order matters: two slots swapped change it
+    prefix_hash(p) = sum over i <= p of mix(token[i], i)     running hash of a sequence up to position p (mod 2**64)
+    tag(p)         = scramble(prefix_hash(p))                depends on the whole prefix, as the KV of p does
+    sum(block)     = sum over its slots of tag * (offset+1)  two swapped slots change it
 
-The device stamps tags through the slots and positions that it was given. The request computes its claims from its
-own tokens. Before a launch writes, the sum of every block it will read is compared: stale, freed, unwritten, moved or
-foreign KV shows, with torch or without. Each slot is read where KV came by another way than a launch or is about to be
-relied on for long: after a prefill, a prefix hit and a swap, at the end, in audits, and while a fault is armed. (Idea:
-shadow memory; the bugs it must see are M1, M3, M7, M10 and M13 of tests/planted/virtual.)
+The device stamps tags through the slots and positions of a launch. The request computes its claims from its own tokens.
+Before a launch writes, the sum of every block that it reads is compared with the claim, so stale, freed, unwritten,
+moved and foreign KV is found, with torch or without. Every slot is read after a prefill, a prefix hit and a swap, at
+the end of a request, in audits, and while a fault is armed. The idea is that of shadow memory; it must find the bugs
+M1, M3, M7, M10 and M13 of tests/planted/virtual.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from runtime.memory.kv.sequence_tags import BlockTable, SequenceTags, Words, pre
 __all__ = ["SequenceTags", "TagPlane"]
 
 _FEW = 14
-"""Blocks that are sooner handed out one by one."""
+"""Up to so many blocks are handed out one by one, which is faster than by arrays."""
 
 
 class TagPlane:
-    """Tags, block sums and generations of one KV pool; lives beside K and V and is moved with them.
+    """Tags [blocks, block_tokens], sums [blocks] and generations [blocks] of one KV pool, moved together with K and V.
 
-    `blocks` counts real blocks; writes to any block past them (the dummy that padding goes to) leave no tag.
+    `blocks` counts real blocks. Writes to a block behind them (the dummy block that takes padding) leave no tag.
     """
 
     def __init__(self, blocks: int, block_tokens: int) -> None:
@@ -38,14 +38,14 @@ class TagPlane:
         self._generations: Ints = np.zeros(blocks, dtype=np.int64)
         self._weights: Words = np.arange(1, block_tokens + 1, dtype=np.uint64)
         self._parts = np.tril(np.tile(self._weights, (block_tokens, 1)), -1)
-        """[n]: the weights of the first n slots, and 0 for the rest."""
+        """[n, block_tokens]: the weights of the first n slots, and 0 for the rest."""
         empty = bytes(block_tokens * self._tags.itemsize)
         flat = self._flat_tags.view(np.uint8).data
         self._views = self._generations.data, self._sums.data, flat, empty
-        """To change a few blocks one by one, which by way of arrays takes five times as long."""
+        """Byte views for changing a few blocks one by one, which takes a fifth of the time of array operations."""
 
     def hand_out(self, blocks: Sequence[int]) -> list[int]:
-        """Blocks get a new owner: wiped, and one generation on. Returns their generations."""
+        """Wipe `blocks` for a new owner and increase their generations. Return the generations."""
         if len(blocks) > _FEW:
             at = np.asarray(blocks, dtype=np.int64)
             generations = self._generations[at] + 1
@@ -65,28 +65,28 @@ class TagPlane:
 
     @property
     def rows(self) -> Words:
-        """[blocks, block_tokens]: the tags themselves, for whoever moves K and V and must move these with them."""
+        """The tags [blocks, block_tokens], for code that moves K and V."""
         return self._tags
 
     @property
     def slots(self) -> Words:
-        """The same, flat."""
+        """The tags [blocks * block_tokens], by slot."""
         return self._flat_tags
 
     def resum(self, blocks: Sequence[int]) -> None:
-        """Tags of `blocks` came by a copy and not by a launch: make their sums of what lies there now."""
+        """Compute the sums of `blocks` from their tags, after a copy has written them."""
         at = np.asarray(blocks, dtype=np.int64)
         self._sums[at] = self._read(at)
 
     def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """Compare every block that `work` will read with what its requests claim. Empty when all is well."""
+        """Compare every block that `work` reads with the claims of its requests. Return the breaches."""
         return self.compare(work.block_tables, reads)
 
     def compare(self, tables: Sequence[Sequence[int]], reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """The same for block tables that no work is laid out for yet."""
+        """Compare the blocks of `tables` with the claims `reads` [rows]. Return the breaches."""
         if not any(len(claim.sums) for claim in reads):
             return ()
-        # As uint64 before they are joined: of small numbers numpy would make signed ones, and of both kinds floats.
+        # Sums become uint64 before they are joined: numpy makes int64 of small ones, and floats of a mix of both.
         sums = [np.asarray(claim.sums, np.uint64) for claim in reads]
         blocks = [row.array if type(row) is BlockTable else np.asarray(row, np.int64) for row in tables]
         generations = [np.asarray(claim.generations, np.int64) for claim in reads]
@@ -102,8 +102,11 @@ class TagPlane:
         tokens: Sequence[int],
         deep: Sequence[bool] = (),
     ) -> tuple[Breach, ...]:
-        """The same once more, of arrays: a table, its generations and sums each. Blocks behind the sums are not claimed
-        by anybody. Of those that are `deep` every slot is read: a sum is only kept by writes that go through here."""
+        """Compare blocks with claims given as arrays, one table, generations and sums for each name.
+
+        Blocks behind the sums are not claimed. Rows that are `deep` have every slot read, since a kept sum only follows
+        writes that go through this plane.
+        """
         counts = [len(each) for each in sums]
         blocks = np.concatenate([each[:n] for each, n in zip(tables, counts, strict=True)])
         given = np.concatenate([each[:n] for each, n in zip(generations, counts, strict=True)])
@@ -132,8 +135,8 @@ class TagPlane:
         )
 
     def _cut_tails(self, found: Words, blocks: Ints, tokens: Sequence[int], counts: Sequence[int]) -> None:
-        """Sum only the claimed slots of part-full last blocks: a failed launch may have stamped those behind them. As
-        long as none has, they hold nothing, and the sums are equal as they are."""
+        """Sum only the claimed slots of part-full last blocks, in place: a failed launch may have stamped slots behind
+        them."""
         size, lasts, used, at = self.block_tokens, [], [], -1
         for n, count in zip(tokens, counts, strict=True):
             at += count
@@ -144,22 +147,22 @@ class TagPlane:
             found[lasts] = (self._tags[blocks[lasts]] * self._parts[used]).sum(axis=1, dtype=np.uint64)
 
     def holds(self, blocks: Ints, generations: Ints, sums: Words) -> bool:
-        """Whether each of `blocks` is still of this generation and has this sum, as it is kept."""
+        """Return True when each of `blocks` has the given generation and the given kept sum."""
         other = self._sums[blocks] != sums
         other |= self._generations[blocks] != generations
         return not np.count_nonzero(other)
 
     def holds_deep(self, blocks: Ints, sums: Words) -> bool:
-        """The same of sums, every slot read."""
+        """Return True when the slots of each of `blocks` have the given sum."""
         return not np.count_nonzero(self._read(blocks) != sums)
 
     def _read(self, blocks: Ints) -> Words:
-        """Sums of what lies in all slots of these; a product, since it takes a third of the time of a sum."""
+        """Compute sums from all slots of `blocks`. A matrix product takes a third of the time of a sum."""
         found: Words = self._tags.take(blocks, 0).dot(self._weights)
         return found
 
     def sums_of(self, blocks: Sequence[int]) -> Words:
-        """The sum of each of `blocks`, as it is kept."""
+        """Return the kept sum of each of `blocks`."""
         found: Words = self._sums[np.asarray(blocks, np.int64)]
         return found
 

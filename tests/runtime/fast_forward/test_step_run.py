@@ -89,7 +89,7 @@ def test_full_blocks_are_told_behind_the_step_that_fills_them(prompts, steps):
 
 
 @given(prompts)
-def test_nothing_is_foreseen_where_kv_does_not_lead_to_the_last_token(prompts):
+def test_nothing_is_precomputed_where_kv_does_not_lead_to_the_last_token(prompts):
     machine = Machine(prompts)
     machine.rows[-1].tokens[-1] = SAID + (machine.rows[-1].tokens[-1] - SAID + 1) % 95
     assert precompute(machine.decode, 1, range(1, 5), machine.model) is None
