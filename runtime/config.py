@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -86,10 +86,6 @@ class EngineConfig(BaseModel):
     def bounds(self) -> Bounds:
         """The settings of the watchdog."""
         return Bounds(self.late_s, self.hang_fatal_s)
-
-    def to_json(self) -> dict[str, Any]:
-        """The settings as JSON values, in the form of the server's config."""
-        return self.model_dump(mode="json")
 
 
 def read_engine_config(given: Mapping[str, object]) -> EngineConfig:

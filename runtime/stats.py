@@ -23,4 +23,3 @@ class EngineStats:
     """The time (ns) at which a launch last completed or a request last ended."""
     flight_ns: int | None = None
     """The time (ns) at which the launch in flight began; None when the device is idle."""
-    draining: bool = False

@@ -267,6 +267,5 @@ class Engine:
             preemptions=self._env.counters.total["kv.preempt"],
             progress_ns=progress.t_ns,
             flight_ns=self._flight.ticket.launched_ns if self._flight else None,
-            draining=self._draining,
         )
         self._sink.step(self._open.take_outputs())

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -155,11 +156,9 @@ class Admin:
             raise Rejected(problem(400, text, "invalid_value", "timeout_s")) from None
         self._admission.closed = problem(503, "the server is draining", "draining")
         self._runtime.mailbox.post(Call(self._runtime.drain))
-        try:
+        with suppress(TimeoutError):  # the reply says how many requests are still open
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
-        except TimeoutError:
-            pass  # the reply says how many requests are still open
         self._flush()
         open_now = len(self._admission.open)
         return JSONResponse({"t_ns": self._runtime.env.clock.now_ns(), "drained": open_now == 0, "open": open_now})

@@ -1,6 +1,6 @@
 """Errors in the form that clients get: `{"error": {message, type, param, code}}`, as in OpenAI and vLLM."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults.points import Severity
 from runtime.core.errors import RuntimeFailure
@@ -47,9 +47,8 @@ def problem(http: int, message: str, code: str, param: str | None = None) -> Pro
 def problem_of_failure(failure: RuntimeFailure) -> Problem:
     """The problem of an error that the runtime raised."""
     found = problem(failure.http, str(failure), failure.code, getattr(failure, "param", None))
-    retry_after_s = getattr(failure, "retry_after_s", found.retry_after_s)
     outcome = "fatal" if failure.severity is Severity.FATAL else found.outcome
-    return Problem(found.http, found.message, found.code, found.param, retry_after_s, outcome)
+    return replace(found, retry_after_s=getattr(failure, "retry_after_s", found.retry_after_s), outcome=outcome)
 
 
 def problem_of_end(end: End) -> Problem:

@@ -2,7 +2,10 @@
 
 import argparse
 
+EXIT_STOPPED = 0
 EXIT_USAGE = 4
+EXIT_FATAL = 70
+EXIT_ORPHAN = 71
 
 
 class Parser(argparse.ArgumentParser):

@@ -74,11 +74,6 @@ class Journal:
         """Writes an event of the process."""
         self.tell("event", {"t_ns": t_ns, "kind": kind, "value": value, "detail": detail})
 
-    def marks(self, t_ns: int, fresh: Mapping[str, int]) -> None:
-        """Writes counts since the last call, by the name of their counter."""
-        for name, n in fresh.items():
-            self.tell("mark", {"name": name, "t_ns": t_ns, "n": n})
-
     def fire(self, fire: Fire) -> None:
         """Writes a fire. Raises OSError when it can't: the injector then marks the fault invalid."""
         self.write("fire", {**fire.to_json(), "request": self.name(fire.request)})

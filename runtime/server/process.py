@@ -24,15 +24,13 @@ from runtime.server.app import Endpoints
 from runtime.server.config import ADMIN_TOKEN_ENV, ServerConfig, is_loopback
 from runtime.server.connection import Connection, HttpSession, drop_if_not_reading
 from runtime.server.errors import problem
+from runtime.server.flags import EXIT_FATAL, EXIT_ORPHAN, EXIT_STOPPED
 from runtime.server.journal import Journal
 from runtime.server.listener import Listener
 from runtime.server.meter import Meter
 from runtime.server.ports import RuntimeHandle
 from runtime.server.request import ServedRow
 
-EXIT_STOPPED = 0
-EXIT_FATAL = 70
-EXIT_ORPHAN = 71
 _TICK_S = 0.05
 
 
@@ -101,8 +99,8 @@ class ServerProcess:
         total = Counter(dict(self._runtime.env.counters.total))
         fresh = total - self._recorded
         self._recorded = total
-        if fresh:
-            self._journal.marks(self._runtime.env.clock.now_ns(), fresh)
+        for name, n in fresh.items():
+            self._journal.tell("mark", {"name": name, "t_ns": self._runtime.env.clock.now_ns(), "n": n})
 
     def step(self, outputs: list[Output]) -> None:
         """Passes a whole step from the engine's thread to the loop with one call, with the events since the last step.

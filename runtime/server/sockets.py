@@ -1,6 +1,7 @@
 """Sockets that hold a port while they do not listen."""
 
 import socket
+from contextlib import suppress
 
 _TRIES = 16
 
@@ -25,10 +26,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 def stop_listening(sock: socket.socket) -> None:
     """Refuses clients from now on and keeps the port. A socket that does not listen is left alone."""
-    try:
+    with suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
 
 
 def _bound(host: str, port: int) -> socket.socket:

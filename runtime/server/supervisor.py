@@ -19,15 +19,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from runtime.server.flags import EXIT_USAGE
+from runtime.server.flags import EXIT_FATAL, EXIT_STOPPED, EXIT_USAGE
 from runtime.server.journal import Journal
 from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.sockets import bind, stop_listening
 
-EXIT_FATAL = 70
 _POLL_S = 0.05
 
 
@@ -61,7 +61,6 @@ class Supervisor:
         self._policy = policy
         self._parent_pid = os.getppid()
         self._signal: int | None = None
-        self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Runs children until no restart is due, and returns the exit code. Call it in the main thread only."""
@@ -72,7 +71,7 @@ class Supervisor:
             started_ns = time.monotonic_ns()
             code = self._run_child(restarts)
             lived_s = (time.monotonic_ns() - started_ns) / 1e9
-            if self._signal is not None or code in (0, EXIT_USAGE):
+            if self._signal is not None or code in (EXIT_STOPPED, EXIT_USAGE):
                 return code if code >= 0 else 128 - code
             restarts += 1
             in_a_row = 1 if lived_s >= self._policy.healthy_s else in_a_row + 1
@@ -95,13 +94,12 @@ class Supervisor:
             process_group=0,
             preexec_fn=lambda: die_with_parent(own_pid),
         )
-        self._child = child
         self._journal.event(time.monotonic_ns(), "start", restarts, f"pid {child.pid}")
         try:
             code = self._wait_for_exit(child)
         finally:
-            self._child = None
-            self._kill_group(child)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)  # every process that the child has started and left behind
         for sock in self._sockets:
             stop_listening(sock)
         self._journal.event(time.monotonic_ns(), "exit", code, f"pid {child.pid}")
@@ -135,14 +133,6 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
-
-    @staticmethod
-    def _kill_group(child: "subprocess.Popen[bytes]") -> None:
-        """Kills every process that the child has started and left behind."""
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
 
 
 def main(argv: Sequence[str] | None = None) -> int:

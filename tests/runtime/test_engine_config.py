@@ -30,7 +30,7 @@ def test_words_and_shares_are_checked_and_say_what_is_allowed():
 
 def test_knobs_survive_the_way_through_json():
     knobs = EngineConfig(kv_blocks=9, exact=True)
-    assert read_engine_config(knobs.to_json()) == knobs
+    assert read_engine_config(knobs.model_dump(mode="json")) == knobs
 
 
 def test_one_core_is_left_to_the_load_unless_told_otherwise():

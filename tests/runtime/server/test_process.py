@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.core.errors import DeviceLost
 from runtime.core.messages import Submit
-from runtime.server.process import EXIT_FATAL, EXIT_STOPPED
+from runtime.server.flags import EXIT_FATAL, EXIT_STOPPED
 from tests.runtime.server.conftest import Start
 from tests.runtime.server.fake import says
 from tests.runtime.server.test_streams import LONG, events, read_all
