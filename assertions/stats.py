@@ -104,6 +104,27 @@ def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, 
     return low, high
 
 
+def median_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[float, float]:
+    """The interval of the median of values in the order of time, one-sided alpha at each end.
+
+    Neighbouring values are correlated, as latencies in a queue are: n of them count as n (1 - r) / (1 + r), where r is
+    the correlation of the ranks of neighbours. Infinite at an end that so few values do not bound.
+    """
+    found = np.asarray(values, np.float64)
+    n = len(found)
+    _, place, times = np.unique(found, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(times) - (times + 1) / 2)[place] - (n - 1) / 2  # equal values share a rank
+    spread = float(ranks @ ranks)
+    correlation = max(0.0, float(ranks[1:] @ ranks[:-1]) / spread) if spread else 0.0
+    counted = max(1, int(n * (1 - correlation) / (1 + correlation)))
+    low, high = quantile_ranks(counted, 0.5, alpha)
+    ordered = np.sort(found)
+    return (
+        float(ordered[int((low - 1) / counted * n)]) if low >= 1 else -math.inf,
+        float(ordered[min(n - 1, math.ceil(high / counted * n) - 1)]) if high <= counted else math.inf,
+    )
+
+
 def share_interval(count: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
     """The Clopper-Pearson interval of a share, one-sided alpha at each end."""
     from scipy.special import betaincinv

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assertions import stats
 from assertions.context import Judge, JudgeContext, Missing, shown
 from assertions.formatting import seconds
 from assertions.judges import load
@@ -19,7 +20,7 @@ from assertions.verdict import Evidence, Judged, State
 from assertions.windows import NS_PER_S, RECOVER_DEFAULT_S, FaultWindow
 
 NAME = "recovery"
-BAND_TIMES = 2.0  # the median after recovery may be this many times the baseline's
+BAND_TIMES = 2.0  # the median after recovery may be this many times the baseline's; both medians have an interval
 COMPARED_MIN = 20  # requests on each side; fewer say nothing about a median
 
 
@@ -153,7 +154,8 @@ def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
     if len(before) < COMPARED_MIN or len(after) < COMPARED_MIN:
         return None
     was_s, is_s = float(np.median(before)) / NS_PER_S, float(np.median(after)) / NS_PER_S
-    if is_s <= BAND_TIMES * was_s or is_s - was_s < load.LATENESS_FLOOR_S:
+    surely_ns = stats.median_interval(after)[0] - BAND_TIMES * stats.median_interval(before)[1]
+    if not surely_ns > 0 or is_s - was_s < load.LATENESS_FLOOR_S:
         return None
     return (
         f"{window.name}: median e2e is {seconds(is_s)} after recovery, {seconds(was_s)} in the baseline "
