@@ -78,11 +78,9 @@ def judge(run_dir: Path) -> Verdict:
         raise NotJudgeable(f"{run_dir / 'run.sqlite'}: {problem}") from None
 
 
-def report(run_dir: Path) -> Report:
-    """Write report.html, summary.md and junit.xml of a recorded run; return the model that they were made from."""
-    report_model = model.read(run_dir)
-    write(report_model, run_dir)
-    return report_model
+def report(run_dir: Path) -> tuple[Path, ...]:
+    """Write report.html, summary.md and junit.xml of a recorded run; return their paths."""
+    return write(model.read(run_dir), run_dir)
 
 
 def show(report: Report, out: TextIO, environment: Mapping[str, str], files: tuple[str, ...] = ()) -> None:

@@ -1,6 +1,8 @@
 """The commands. Each one imports its dependencies when it is called, and returns an exit code."""
 
 import os
+import sqlite3
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.run_dirs import find
 from harness.cli.run_options import Seed, refused, takes_run_options
-from harness.exits import HELP
+from harness.exits import HELP, Exit, Refusal
 from harness.options import RunOptions
 
 RunsDir = Annotated[
@@ -201,9 +204,14 @@ def calibrate(
 @app.command(epilog=HELP)
 def judge(run: Run = "latest", runs_dir: RunsDir = Path("runs"), report_only: ReportOnly = False) -> int:
     """Judge a recorded run again."""
-    from harness.cli.trial import judged
+    from harness import finalize
+    from harness.report.source import NoRun
 
-    return judged(run, runs_dir, report_only=report_only)
+    try:
+        code = finalize.finalize(find(run, runs_dir), sys.stdout, os.environ)
+    except (finalize.NotJudgeable, NoRun) as problem:
+        raise Refusal(str(problem)) from None
+    return Exit.PASS if report_only else code
 
 
 @app.command(epilog=HELP)
@@ -212,9 +220,15 @@ def report(run: Run = "latest", runs_dir: RunsDir = Path("runs")) -> int:
 
     Writes report.html, summary.md and junit.xml. Exits 0 when they are written, for every verdict.
     """
-    from harness.cli.trial import reported
+    from harness import finalize
+    from harness.report.source import NoRun
 
-    return reported(run, runs_dir)
+    try:
+        written = finalize.report(find(run, runs_dir))
+    except NoRun as problem:
+        raise Refusal(str(problem)) from None
+    print("\n".join(str(path) for path in written))
+    return Exit.PASS
 
 
 @app.command(epilog=HELP)
@@ -245,6 +259,15 @@ def digest(
 
     The digest covers the deterministic tables. Two virtual runs with the same seed have the same digest.
     """
-    from harness.cli.trial import digested
+    from harness.record.digest import digest as digest_of
+    from harness.record.digest import table_digests
 
-    return digested(run, runs_dir, tables=tables)
+    database = find(run, runs_dir) / "run.sqlite"
+    if not database.is_file():
+        raise Refusal(f"{database.parent} is not a run: it holds no run.sqlite")
+    try:
+        parts = [f"{value}  {table}" for table, value in table_digests(database).items()] if tables else []
+        print("\n".join(parts or [digest_of(database)]))
+    except sqlite3.DatabaseError as problem:
+        raise Refusal(f"{database}: {problem}") from None
+    return Exit.PASS

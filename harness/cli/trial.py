@@ -1,43 +1,22 @@
-"""Commands that make or read a run: run, demo, replay, judge, report, digest."""
+"""Commands that make a run: run, demo, replay."""
 
 import json
-import os
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
-from harness import finalize
 from harness.cli import run_dirs
 from harness.exits import Exit, Refusal
-from harness.options import COSTS_FILE, OPTIONS_FILE, Outcome, RunOptions
-from harness.report.source import NoRun
+from harness.options import COSTS_FILE, OPTIONS_FILE, RunOptions
+from harness.provenance import provenance
 
 
 def trial(options: RunOptions, *, report_only: bool = False) -> int:
     """Make a run, which prints its own verdict. `report_only` turns FAIL and UNKNOWN into exit code 0."""
-    code = _run(options).exit
+    from harness.run import run
+
+    code = run(options).exit
     return Exit.PASS if report_only and code in (Exit.FAIL, Exit.UNKNOWN) else code
-
-
-def judged(run: str, runs_dir: Path, *, report_only: bool) -> int:
-    run_dir = run_dirs.find(run, runs_dir)
-    try:
-        code = finalize.finalize(run_dir, sys.stdout, os.environ)
-    except (finalize.NotJudgeable, NoRun) as problem:
-        raise Refusal(str(problem)) from None
-    return Exit.PASS if report_only else code
-
-
-def reported(run: str, runs_dir: Path) -> int:
-    run_dir = run_dirs.find(run, runs_dir)
-    try:
-        finalize.report(run_dir)
-    except NoRun as problem:
-        raise Refusal(str(problem)) from None
-    for name in ("report.html", "summary.md", "junit.xml"):
-        print(run_dir / name)
-    return Exit.PASS
 
 
 def replayed(run: str, runs_dir: Path, seed: int | None, allow_hosts: tuple[str, ...], *, allow_command: bool) -> int:
@@ -46,29 +25,6 @@ def replayed(run: str, runs_dir: Path, seed: int | None, allow_hosts: tuple[str,
     options = _options_of(run_dir, plan, runs_dir, seed, allow_hosts, allow_command)
     _warn_of_another_commit(plan)
     return trial(options)
-
-
-def digested(run: str, runs_dir: Path, *, tables: bool) -> int:
-    from harness.record.digest import digest, table_digests
-
-    database = run_dirs.find(run, runs_dir) / "run.sqlite"
-    if not database.is_file():
-        raise Refusal(f"{database.parent} is not a run: it holds no run.sqlite")
-    try:
-        if tables:
-            for table, value in table_digests(database).items():
-                print(f"{value}  {table}")
-        else:
-            print(digest(database))
-    except sqlite3.DatabaseError as problem:
-        raise Refusal(f"{database}: {problem}") from None
-    return Exit.PASS
-
-
-def _run(options: RunOptions) -> Outcome:
-    from harness.run import run
-
-    return run(options)
 
 
 def _plan(run_dir: Path) -> dict[str, Any]:
@@ -111,8 +67,6 @@ def _options_of(
 
 
 def _warn_of_another_commit(plan: dict[str, Any]) -> None:
-    from harness.provenance import provenance
-
     now, then = provenance().commit, plan.get("commit")
     if then != now:
         print(f"seatrial: the recorded run used commit {then}; this is {now or 'no commit'}", file=sys.stderr)

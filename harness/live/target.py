@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
+
 from harness.live.admin import Admin
 from harness.live.child import Child, ChildDied, describe
 from harness.load.preflight import Answer, NotReady, TargetProblem, first_answer
@@ -175,8 +177,6 @@ def check_metrics(url: str | None, preset: str) -> None:
 
 def _serving_pid(child: int, url: str) -> int:
     """The listening process if `child` started it, else `child`: a supervisor's own memory says little."""
-    import psutil
-
     serving = listener(port_of(url))
     if serving is None or serving == child:
         return child

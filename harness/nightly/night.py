@@ -10,7 +10,7 @@ from harness.exits import Refusal
 from harness.nightly import controls
 from harness.nightly.compare import NIGHTS_READ, Night, compare
 from harness.nightly.run_trial import run_trial
-from harness.nightly.select import Job, Selection, select
+from harness.nightly.select import Job, select
 from harness.nightly.store import Store
 from harness.nightly.trial import Trial
 from harness.options import RunOptions
@@ -47,7 +47,7 @@ class NightOptions:
 def run_night(options: NightOptions, environment: Mapping[str, str], say: Callable[[str], None] = print) -> int:
     """Run the night. The exit code is that of the worst scenario or control, 130 when interrupted. Raises Refusal
     before anything is started."""
-    selection = select(
+    selected, skipped = select(
         options.folder,
         options.runs_dir,
         options.allow_hosts,
@@ -56,21 +56,21 @@ def run_night(options: NightOptions, environment: Mapping[str, str], say: Callab
     )
     night, here = options.night or tonight(datetime.now().astimezone()), f"{host_class()} {cpu()}"
     folder = options.runs_dir / NIGHTS_FOLDER / night
-    jobs = (*controls.jobs(options.runs_dir), *selection.jobs)
+    jobs = (*controls.jobs(options.runs_dir), *selected)
     with Store.open(options.runs_dir / DATABASE) as store:
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise Refusal(f"{folder} can't be made: {problem.strerror}") from None
-        scenarios = "1 scenario" if len(selection.jobs) == 1 else f"{len(selection.jobs)} scenarios"
-        say(f"night of {night}: {scenarios} and {len(jobs) - len(selection.jobs)} controls on {here}")
+        scenarios = "1 scenario" if len(selected) == 1 else f"{len(selected)} scenarios"
+        say(f"night of {night}: {scenarios} and {len(jobs) - len(selected)} controls on {here}")
         with Stop() as stop:
             try:
                 _run(jobs, night, here, folder / "logs", store, stop, say)
             except StopNow:
                 stop.asked = stop.asked or "SIGINT"
                 say("stopped at once: the last trial was not kept")
-            made = _compared(night, here, selection, store, stop.asked)
+            made = _compared(night, here, [job.scenario for job in selected], skipped, store, stop.asked)
     _tell(made, folder, environment, say)
     return made.exit
 
@@ -96,7 +96,9 @@ def _line(number: int, count: int, trial: Trial) -> str:
     return terminal(text + (f"  {one_line(why, 200)}" if why else ""))
 
 
-def _compared(night: str, here: str, selection: Selection, store: Store, interrupted: str | None) -> Night:
+def _compared(
+    night: str, here: str, selected: list[str], skipped: list[str], store: Store, interrupted: str | None
+) -> Night:
     def trials(scenario: str) -> tuple[Trial, ...]:
         return store.trials(scenario, here, until=night, nights_max=NIGHTS_READ)
 
@@ -104,10 +106,9 @@ def _compared(night: str, here: str, selection: Selection, store: Store, interru
     for control in controls.CONTROLS:
         of_tonight = [trial for trial in trials(control.name) if trial.night == night]
         found.append(controls.look(control, of_tonight[-1] if of_tonight else None))
-    known = [(job.scenario, trials(job.scenario)) for job in selection.jobs]
-    here_tonight = {job.scenario for job in selection.jobs} | set(selection.skipped)
-    gone = [name for name in store.night_before(here, night) if name not in here_tonight]
-    return compare(night, here, known, found, selection.skipped, gone, interrupted=interrupted)
+    known = [(scenario, trials(scenario)) for scenario in selected]
+    gone = [name for name in store.night_before(here, night) if name not in {*selected, *skipped}]
+    return compare(night, here, known, found, skipped, gone, interrupted=interrupted)
 
 
 def _tell(made: Night, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> None:

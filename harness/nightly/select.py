@@ -26,17 +26,13 @@ class Job:
     """A trial that takes longer is stopped, so that one that hangs does not take the whole night."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    jobs: tuple[Job, ...]
-    skipped: tuple[str, ...]
-    """Names of the scenarios that `--only-virtual` leaves out."""
-
-
 def select(
     folder: Path, runs_dir: Path, allow_hosts: tuple[str, ...], *, only_virtual: bool, allow_command: bool = False
-) -> Selection:
-    """Read and check the folder. Raises Refusal with every problem of every scenario."""
+) -> tuple[list[Job], list[str]]:
+    """The trials of the folder, and the names of scenarios that are not virtual, if those are to be left out.
+
+    Raises Refusal with every problem of every scenario.
+    """
     files = _files(folder)
     jobs, skipped, wrong, bad = [], [], [], 0
     seen: dict[str, str] = {}
@@ -65,7 +61,7 @@ def select(
         raise Refusal("\n".join((f"nothing was started: {bad} of {len(files)} scenarios {are} invalid", *wrong)))
     if not jobs:
         raise Refusal(f'no scenario of {folder} has drive = "virtual": leave --only-virtual out, or add one')
-    return Selection(tuple(jobs), tuple(skipped))
+    return jobs, skipped
 
 
 def _files(folder: Path) -> list[Path]:

@@ -2,14 +2,14 @@
 
 from urllib.parse import urlsplit
 
+import psutil
+
 
 def listener(port: int) -> int | None:
     """The pid of the process that listens on `port`; None when there is none or it is not visible.
 
     Where workers share a listening socket, it is the pid of the process that started the others.
     """
-    import psutil
-
     try:
         rows = psutil.net_connections("tcp")
     except psutil.Error:
@@ -21,8 +21,6 @@ def listener(port: int) -> int | None:
 
 def name_of(pid: int) -> str:
     """The short name of a process, or its pid when it has none."""
-    import psutil
-
     try:
         return psutil.Process(pid).name() or str(pid)
     except psutil.Error:
@@ -36,8 +34,6 @@ def port_of(url: str) -> int:
 
 
 def _parent(pid: int) -> int | None:
-    import psutil
-
     try:
         return psutil.Process(pid).ppid()
     except psutil.Error:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.app import nightly
-from harness.cli.trial import judged, replayed, reported
+from harness.cli.app import judge, nightly, report
+from harness.cli.trial import replayed
 from harness.exits import Refusal
 from harness.live.target import start
 from harness.load.preflight import TargetProblem
@@ -135,8 +135,8 @@ def test_a_night_over_a_link_into_a_run_directory_starts_nothing(run_dir: Path, 
 def test_judge_and_report_start_nothing(run_dir: Path, marker: Path) -> None:
     swapped(run_dir, command_scenario(marker))
     with pytest.raises(Refusal):
-        judged(str(run_dir), run_dir.parent, report_only=False)
-    assert reported(str(run_dir), run_dir.parent) == 0
+        judge(str(run_dir), run_dir.parent)
+    assert report(str(run_dir), run_dir.parent) == 0
     assert not marker.exists()
 
 
