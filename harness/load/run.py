@@ -42,22 +42,6 @@ class Ports:
 
 
 @dataclass
-class _OpenRequest:
-    """A request in flight: its exchange and its deadline."""
-
-    exchange: Exchange
-    deadline_ns: int
-
-
-@dataclass
-class _Slots:
-    """The number of open requests of one load and its limit."""
-
-    limit: int
-    taken: int = 0
-
-
-@dataclass
 class LoadRun:
     """One load run. `on_reply(planned, sent_ns, reply)` is called after each reply is recorded."""
 
@@ -77,9 +61,10 @@ class LoadRun:
         self._gaps = GapHistogram(now_ns)
         self._connections = ConnectionPool()
         self._lock = threading.Lock()
-        self._open: dict[str, _OpenRequest] = {}
-        self._slots = {load.id: _Slots(load.in_flight_max) for load in self.config.loads}
-        self._slots["canary"] = _Slots(CANARY_SLOTS)
+        self._open: dict[str, tuple[Exchange, int]] = {}
+        """The requests in flight by id, each with its deadline (ns)."""
+        self._free = {load.id: load.in_flight_max for load in self.config.loads} | {"canary": CANARY_SLOTS}
+        """The number of requests that each load may still open."""
         self._held_reported = 0
 
     @property
@@ -104,11 +89,10 @@ class LoadRun:
     def _admit(self, planned: PreparedRequest, intended_ns: int) -> bool:
         now_ns = self.ports.clock_ns()
         with self._lock:
-            slots = self._slots[planned.load_id]
             if self.stopping or not self._breaker.allows(now_ns, self.audit.in_flight):
                 return False
-            if slots.taken < slots.limit:
-                slots.taken += 1
+            if self._free[planned.load_id] > 0:
+                self._free[planned.load_id] -= 1
                 self.audit.in_flight += 1
                 return True
             self.audit.dropped += 1
@@ -123,7 +107,7 @@ class LoadRun:
             return None
         finally:
             with self._lock:
-                self._slots[planned.load_id].taken -= 1
+                self._free[planned.load_id] += 1
                 self.audit.in_flight -= 1
                 self.audit.done += 1
                 self._open.pop(planned.request.id, None)
@@ -135,7 +119,7 @@ class LoadRun:
         exchange = Exchange(request, connection, clock_ns, lambda gap_ns: self._gaps.add(planned.load_id, gap_ns))
         sent_ns = clock_ns()
         with self._lock:
-            self._open[request.id] = _OpenRequest(exchange, sent_ns + int(request.timeout_s * 1e9))
+            self._open[request.id] = exchange, sent_ns + int(request.timeout_s * 1e9)
             self.audit.sent += 1
             self.audit.late(sent_ns - intended_ns)
         self._put({**planned.line, "intended_ns": intended_ns, "sent_ns": sent_ns})
@@ -168,7 +152,7 @@ class LoadRun:
         """Cut requests that exceed their deadline. It is called every SWEEP_S."""
         now_ns = self.ports.clock_ns()
         with self._lock:
-            late = [entry.exchange for entry in self._open.values() if entry.deadline_ns <= now_ns]
+            late = [exchange for exchange, deadline_ns in self._open.values() if deadline_ns <= now_ns]
         for exchange in late:
             exchange.cut(ClientEnd.DEADLINE)
 
@@ -200,7 +184,7 @@ class LoadRun:
         self.stopping = True
         self._await_empty(drain_s)
         with self._lock:
-            left = [entry.exchange for entry in self._open.values()]
+            left = [exchange for exchange, _ in self._open.values()]
         for exchange in left:
             exchange.cut(ClientEnd.STOPPED)
         self._await_empty(GRACE_S)

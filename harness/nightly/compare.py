@@ -101,13 +101,13 @@ class Row:
     """None: the scenario was not run; `text` gives the reason."""
     text: str
     trial: Trial | None
-    trials: int
+    last: Trial | None
+    """The last trial of the previous night."""
+    trials: int = 0
     """Number of trials tonight."""
-    streak: int
+    streak: int = 0
     """Number of successive nights with this state, tonight included."""
-    last_night: str | None
-    last_state: State | None
-    green_commit: str | None
+    green_commit: str | None = None
     """The commit of the last night that passed, if tonight did not pass."""
     figures: tuple[Figure, ...] = ()
 
@@ -162,7 +162,7 @@ def compare(
     rows = tuple(sorted(found, key=lambda row: WORST_FIRST.index(row.state)))
     state, because = _night_state(rows, controls, interrupted)
     made = [row.trial for row in rows if row.trial is not None]
-    made += [found.trial for found in controls if found.trial is not None]
+    made += [control.trial for control in controls if control.trial is not None]
     before = {trial.night for _, trials in known for trial in trials if trial.night != night}
     return Night(
         night=night,
@@ -177,7 +177,7 @@ def compare(
         ),
         controls=tuple(controls),
         rows=rows,
-        changes=tuple(change for scenario, trials in known for change in _changes(scenario, night, trials)),
+        changes=tuple(change for row in found for change in _changes(row)),
         skipped=tuple(skipped),
         gone=tuple(gone),
         commits=tuple(dict.fromkeys(commit(one.commit, dirty=one.dirty) for one in made if one.commit)),
@@ -202,35 +202,23 @@ def _night_state(
     return State.PASS, ()
 
 
-def _nights(trials: Iterable[Trial]) -> dict[str, Trial]:
-    """The last trial of each night."""
-    return {trial.night: trial for trial in trials}
-
-
 def _row(scenario: str, night: str, trials: Sequence[Trial], interrupted: str | None) -> Row:
-    by_night = _nights(trials)
+    by_night = {trial.night: trial for trial in trials}  # the last trial of each night
     tonight = by_night.pop(night, None)
     before = list(by_night.values())
     last = before[-1] if before else None
-    last_night, last_state = (last.night, last.state) if last else (None, None)
     if tonight is None:
-        text = f"not run: {interrupted} received" if interrupted else "not run"
-        return Row(scenario, None, text, None, 0, 0, last_night, last_state, None)
-    streak = 1
-    for trial in reversed(before):
-        if trial.state is not tonight.state:
-            break
-        streak += 1
+        return Row(scenario, None, f"not run: {interrupted} received" if interrupted else "not run", None, last)
+    others = (n for n, trial in enumerate(reversed(before), 1) if trial.state is not tonight.state)
     green = next((trial.commit for trial in reversed(before) if trial.state is State.PASS), None)
     return Row(
         scenario,
         tonight.state,
         _why(tonight),
         tonight,
+        last,
         sum(trial.night == night for trial in trials),
-        streak,
-        last_night,
-        last_state,
+        next(others, len(before) + 1),
         green if tonight.state is not State.PASS else None,
         tuple(_figures(tonight, before)),
     )
@@ -244,13 +232,11 @@ def _why(trial: Trial) -> str:
     return "; ".join([*([trial.because] if trial.because else []), *told])
 
 
-def _changes(scenario: str, night: str, trials: Sequence[Trial]) -> Iterable[Change]:
+def _changes(row: Row) -> Iterable[Change]:
     """The changes since the previous night. A scenario without a previous night has none."""
-    by_night = _nights(trials)
-    tonight = by_night.pop(night, None)
-    if tonight is None or not by_night:
+    scenario, tonight, last = row.scenario, row.trial, row.last
+    if tonight is None or last is None:
         return
-    last = list(by_night.values())[-1]
     if tonight.state is not last.state:
         yield Change(scenario, None, last.state, tonight.state, _why(tonight))
     words = {one.name: one for one in last.judges}

@@ -53,7 +53,7 @@ def html(night: Night, folder: Path) -> str:
         "commits": commits,
         "label": label,
         "link": link,
-        "quantity": quantity,
+        "quantity": figures.quantity,
         "ratio": ratio,
         "seconds": figures.seconds,
         "short": figures.commit,
@@ -91,23 +91,24 @@ def markdown(night: Night) -> str:
         parts += ["#### Changed since last night", _table(("scenario", "judge", "last", "tonight", "says"), rows)]
     if night.moved:
         parts += ["#### Figures that moved", _figures(night.moved)]
+    scenarios = [
+        (
+            row.scenario,
+            _mark(row.state),
+            row.streak or figures.MISSING,
+            _mark(row.last.state if row.last else None),
+            row.text,
+        )
+        for row in night.rows
+    ]
+    controls = [
+        (f.control.name, f.control.planted, "detected" if f.seen else "not detected", f.text) for f in night.controls
+    ]
     parts += [
         "#### Scenarios",
-        _table(
-            ("scenario", "tonight", "nights in a row", "last", "why"),
-            [
-                (row.scenario, _mark(row.state), row.streak or figures.MISSING, _mark(row.last_state), row.text)
-                for row in night.rows
-            ],
-        ),
+        _table(("scenario", "tonight", "nights in a row", "last", "why"), scenarios),
         "#### Positive controls",
-        _table(
-            ("control", "planted", "result", "what the judge said"),
-            [
-                (f.control.name, f.control.planted, "detected" if f.seen else "not detected", f.text)
-                for f in night.controls
-            ],
-        ),
+        _table(("control", "planted", "result", "what the judge said"), controls),
     ]
     if night.figures:
         parts.append(folded(f"{len(night.figures)} figures", _figures(night.figures)))
@@ -126,13 +127,6 @@ def lead(night: Night) -> str:
         else "this is the first night of this host class, so there is no comparison"
     )
     return f"{compared}; {detected} of {len(night.controls)} planted faults were detected."
-
-
-def quantity(value: float | None, unit: str | None) -> str:
-    """A figure with its unit."""
-    if unit == "bytes/h":
-        return figures.MISSING if value is None else f"{figures.size(value)}/h"
-    return figures.quantity(value, unit)
 
 
 def label(metric: str) -> str:
@@ -179,9 +173,9 @@ def _figures(rows: Sequence[Figure]) -> str:
         (
             row.scenario,
             label(row.metric),
-            quantity(row.tonight, row.unit),
-            quantity(row.last, row.unit),
-            quantity(row.median, row.unit),
+            figures.quantity(row.tonight, row.unit),
+            figures.quantity(row.last, row.unit),
+            figures.quantity(row.median, row.unit),
             row.nights,
             ratio(row.ratio),
         )

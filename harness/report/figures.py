@@ -45,13 +45,15 @@ def quantity(value: float | None, unit: str | None) -> str:
     match unit:
         case "bytes" | "B":
             return size(value)
+        case "bytes/h" if value is not None:
+            return f"{size(value)}/h"
         case "s":
             return seconds(value)
         case "ms":
             return seconds(None if value is None else value / 1e3)
         case "share" | "ratio":
             return share(value)
-        case None | "" | "count" | "1":
+        case None | "" | "count" | "1" | "bytes/h":
             return count(value)
         case _:
             return f"{count(value)} {unit}"

@@ -55,7 +55,8 @@ def test_a_judge_that_came_or_went_is_a_change() -> None:
 
 def test_the_night_before_is_the_last_one_that_ran_the_scenario() -> None:
     row = night_of((trial("2026-11-20", FAIL), trial(TONIGHT, PASS))).rows[0]
-    assert (row.last_night, row.last_state) == ("2026-11-20", FAIL)
+    assert row.last is not None
+    assert (row.last.night, row.last.state) == ("2026-11-20", FAIL)
 
 
 def test_the_first_night_has_nothing_to_compare_with() -> None:

@@ -11,6 +11,7 @@ from assertions.verdict import State
 from harness.nightly import page
 from harness.nightly.compare import SHOWN_FIGURES, SHOWN_LATENCY, Night, compare
 from harness.nightly.controls import CONTROLS, ControlResult
+from harness.report import figures
 from tests.harness.nightly.fakes import HOST, TONIGHT, asleep, awake, said, trial
 
 NASTY = "</script><script>alert(1)</script>\x1b[31m | ::error ::x"
@@ -41,7 +42,7 @@ def test_both_outputs_show_the_same_numbers() -> None:
     text, told = plain(page.html(night, FOLDER)), cells(page.markdown(night))
     assert len(night.figures) == 3
     for figure in night.figures:
-        numbers = [page.quantity(value, figure.unit) for value in (figure.tonight, figure.last, figure.median)]
+        numbers = [figures.quantity(value, figure.unit) for value in (figure.tonight, figure.last, figure.median)]
         row = " ".join(
             [figure.scenario, page.label(figure.metric), *numbers, str(figure.nights), page.ratio(figure.ratio)]
         )
