@@ -20,7 +20,7 @@ from runtime.models.buffers import Buffers, Norm
 from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import StepInputs
-from runtime.models.weights import Layer, Weights
+from runtime.models.weights import Weights
 from runtime.models.workspace import Workspace, alone
 
 
@@ -63,10 +63,16 @@ class Decoder:
         return at.hidden
 
     def _layer(self, index: int, hidden: Tensor, at: Buffers) -> None:
-        """Writes q, k and v of one layer into `at`."""
+        """Writes q and k, rotated by their positions, and v of one layer into `at`."""
         layer = self._weights.layers[index]
         self._norm(hidden, layer.input_norm, at.norm)
-        self._heads(layer, at)
+        if layer.qkv_bias is None:
+            torch.mm(at.norm.normed, layer.qkv, out=at.fused)
+        else:
+            torch.addmm(layer.qkv_bias, at.norm.normed, layer.qkv, out=at.fused)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            self._norm_heads(layer.q_norm, layer.k_norm, at)
+        rope.rotate(at.unrotated, at.cosine_by_head, at.sine_by_head, at.halves_swapped, at.rotated)
 
     def _finish_layer(self, index: int, hidden: Tensor, at: Buffers) -> None:
         """Adds the projected attention and the MLP to `hidden`, in place."""
@@ -81,16 +87,6 @@ class Decoder:
         torch.index_select(hidden, 0, inputs.last_tokens, out=at.last)
         self._norm(at.last, self._weights.final_norm, at.last_norm)
         return torch.mm(at.last_norm.normed, self._weights.head, out=at.logits)
-
-    def _heads(self, layer: Layer, at: Buffers) -> None:
-        """Writes q and k, rotated by their positions, and v into `at`."""
-        if layer.qkv_bias is None:
-            torch.mm(at.norm.normed, layer.qkv, out=at.fused)
-        else:
-            torch.addmm(layer.qkv_bias, at.norm.normed, layer.qkv, out=at.fused)
-        if layer.q_norm is not None and layer.k_norm is not None:
-            self._norm_heads(layer.q_norm, layer.k_norm, at)
-        rope.rotate(at.unrotated, at.cosine_by_head, at.sine_by_head, at.halves_swapped, at.rotated)
 
     def _norm(self, values: Tensor, weight: Tensor, into: Norm) -> None:
         """Writes an RMSNorm, in the steps of torch's own and so with equal bits; torch's own has no `out=`."""

@@ -1,4 +1,5 @@
-"""The server process: builds the engine and serves until it is stopped. `python -m runtime.server.main`"""
+"""The server process: builds the engine and serves until it is stopped. The supervisor starts it, with the listening
+sockets that it owns: ports stay equal over restarts, and one in use is reported before a model is loaded."""
 
 import asyncio
 import os
@@ -6,16 +7,14 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 
-from runtime.server.config import ConfigError, ServerConfig, read_config
+from runtime.server.config import ConfigError, read_config
 from runtime.server.flags import EXIT_USAGE, parser, server_flags
 from runtime.server.journal import Journal, persisted
 from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.ports import Build
 from runtime.server.process import ServerProcess
-from runtime.server.sockets import bind
 
 LOADING = ("weights.read", "device.mem_info")
 """Fault points that are crossed while the runtime is built: persisted faults of theirs are armed before."""
@@ -31,19 +30,19 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
         config, engine = read_config(args.config, **server_flags(args))
         if args.model is not None:
             engine["model"] = args.model
-        with ExitStack() as held:
-            # Ports are bound first: a port in use is reported before a model is loaded.
-            sock, admin_sock = _sockets(config, args.fd, args.admin_fd, held)
-            journal = Journal(config.outcomes)
-            again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
-            # These are armed before the model is loaded, all others once the runtime is built.
-            early = [spec for spec in again if spec.do.point in LOADING]
-            runtime = (build or _runtime_build())(engine, journal, early)
-            held.pop_all()
+        journal = Journal(config.outcomes)
+        again = persisted(config.outcomes) if args.restarts and config.outcomes is not None else []
+        # These are armed before the model is loaded, all others once the runtime is built.
+        early = [spec for spec in again if spec.do.point in LOADING]
+        runtime = (build or _runtime_build())(engine, journal, early)
     except (ConfigError, ValueError, OSError) as error:
         print(f"seatrial server: {error}", file=sys.stderr)
         return EXIT_USAGE
     late = [spec for spec in again if spec not in early]
+
+    assert args.fd is not None, "this process is started by python -m runtime.server, with its sockets"
+    sock = socket.socket(fileno=args.fd)
+    admin_sock = socket.socket(fileno=args.admin_fd) if config.admin else None
 
     async def serve() -> int:
         return await ServerProcess(runtime, config, journal, args.parent).run(
@@ -53,18 +52,6 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
     code = asyncio.run(serve())
     journal.close()
     return code
-
-
-def _sockets(
-    config: ServerConfig, fd: int | None, admin_fd: int | None, held: ExitStack
-) -> tuple[socket.socket, socket.socket | None]:
-    """The public and the admin socket. The supervisor passes them, so that ports stay equal over restarts; without a
-    supervisor they are bound here. Raises OSError."""
-    sock = held.enter_context(bind(config.host, config.port) if fd is None else socket.socket(fileno=fd))
-    if not config.admin:
-        return sock, None
-    own = admin_fd is None
-    return sock, held.enter_context(bind("127.0.0.1", config.admin_port) if own else socket.socket(fileno=admin_fd))
 
 
 def _runtime_build() -> Build:
