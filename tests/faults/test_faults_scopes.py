@@ -2,6 +2,7 @@
 crossing can have is refused before anything starts."""
 
 import itertools
+import time
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,8 @@ def test_our_own_load_is_hit_by_its_id_through_http(tmp_path: Path, start: Start
     running.served.env.faults.arm([spec])
     loads = [{"id": name, "rate": 20.0, "prompt_tokens": 8, "output_tokens": 8} for name in ("one", "two")]
     raw = {"config": 1, "spool": str(tmp_path / "requests.jsonl"), "url": running.url, "model": "fake", "seed": 3}
-    load = LoadRun(parse_config({**raw, "load": loads}), Spool(tmp_path / "requests.jsonl"), Ports())
+    ports = Ports(time.monotonic_ns, time.sleep, lambda work: work())
+    load = LoadRun(parse_config({**raw, "load": loads}), Spool(tmp_path / "requests.jsonl"), ports)
     outcomes: dict[str, str] = {}
     for due in itertools.islice(schedule(load.config), 12):
         planned = load.builder.load_request(due.load, due.row)
