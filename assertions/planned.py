@@ -75,6 +75,7 @@ class PlannedLoad:
     arrivals_planned: int | None = None
     period_s: float | None = None
     rate_min: float | None = None
+    ramp_s: float = 0.0  # how long the rate rises before it stays
     by_chance: bool = True  # False: the rate is exact
     answered_share: float = 1.0  # neither cancelled by the plan nor broken on purpose
     malformed_share: float = 0.0
@@ -152,6 +153,7 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
         arrivals_planned=record.get("arrivals_planned"),
         period_s=record.get("period_s"),
         rate_min=_rate_min(words, record.get("rate_mean")),
+        ramp_s=float(words.get("period") or 0.0) if words.get("arrivals") == "ramp" else 0.0,
         by_chance=words.get("arrivals") not in ("constant", "trace"),
         answered_share=max(0.0, 1 - malformed) * max(0.0, 1 - cancelled),
         malformed_share=malformed,

@@ -13,13 +13,19 @@ from assertions import periods, stats
 from assertions.context import Judge, JudgeContext, Missing
 from assertions.expression import Expression
 from assertions.formatting import between, duration, seconds
+from assertions.intervals import length
 from assertions.latency import Values, gaps, latencies, where_intervals
 from assertions.periods import PERIODS_MIN
 from assertions.plan_view import Check, PlannedLoad, PlanView
+from assertions.planned_windows import phase_intervals, selected_intervals
 from assertions.verdict import Judged, Level, State
 from assertions.windows import inside
 
 DEFAULT_LIMIT = 0.2
+LOG_SD = 0.5
+"""SD of the logarithm of a latency that the plan assumes; the run's own is in the verdict's interval."""
+UNSEEN_MAX = 5.0
+"""A check is refused when only a change beyond its limit by so many times the limit is seen."""
 
 
 def judge(plan: PlanView, load: str) -> Judge:
@@ -38,6 +44,7 @@ def check_judge(plan: PlanView, check: Check, parsed: Expression) -> Judge:
         level=check.level,
         timing=True,
         asked=True,
+        note=lambda plan: _note(plan, check, parsed),
     )
 
 
@@ -119,15 +126,55 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
     probes = [load for load in plan.loads if load.probe and _selected(load, check)]
     if not probes:
         return Missing("drift is judged on a probe stream, and there is none here", "add a load with probe = true")
+    trial = phase_intervals(plan, ("trial",))
+    if rising := [load.id for load in plan.loads if trial and load.ramp_s > trial[0][0]]:
+        because = f"load {rising[0]} still rises when the trial begins, and latency rises with it"
+        return Missing(because, "end the ramp in the warm-up, or use a load without a ramp")
     if missing := periods.too_few_periods(plan):
         return missing
     width_s, floor = periods.period_length_s(plan), _floor(parsed)
     rate = sum(load.rate_mean or 0.0 for load in probes)
     if parsed.metric == "drift.itl":
         return None
-    if rate * width_s >= floor:
-        return periods.too_few_periods(plan, floor / rate)
-    because = (
-        f"{parsed.stat} needs {floor} probes in each period of {duration(width_s)}, {rate * width_s:.0f} are planned"
+    if rate * width_s < floor:
+        planned = f"{rate * width_s:.0f} are planned"
+        because = f"{parsed.stat} needs {floor} probes in each period of {duration(width_s)}, {planned}"
+        return Missing(because, f"probe at {math.ceil(floor / width_s * 100) / 100:g}/s")
+    return periods.too_few_periods(plan, floor / rate) or _unseen(plan, rate, parsed)
+
+
+def _unseen(plan: PlanView, rate: float, parsed: Expression) -> Missing | None:
+    """A reason when the planned probes cannot show a change near the limit."""
+    seen, probes, needed = _sight(plan, rate, parsed)
+    if seen - parsed.value <= UNSEEN_MAX * parsed.value:
+        return None
+    because = f"a limit of {parsed.value:.2%} cannot be judged: {probes:,.0f} probes show a change from {seen:.1%} on"
+    return Missing(
+        because, f"{needed:,.0f} probes ({duration(needed / rate)} at {rate:g}/s), or a limit of {seen / 2:.0%}"
     )
-    return Missing(because, f"probe at {math.ceil(floor / width_s * 100) / 100:g}/s")
+
+
+def _sight(plan: PlanView, rate: float, parsed: Expression) -> tuple[float, float, float]:
+    """(the smallest change that is seen in nine runs of ten, the planned probes, the probes that show twice the limit).
+
+    A quantile q of n lognormal latencies has the log error LOG_SD sqrt(q (1 - q) / n) / density(q). A line through
+    equal periods makes it an error of the change of sqrt(12) times that, with n all probes of the trial.
+    """
+    probes = rate * length(selected_intervals(plan, "outside", ("trial",)))
+    number, _ = periods.count_periods(plan)
+    q, z = parsed.quantile, stats.normal_quantile(parsed.quantile or 0.5)
+    spread = math.sqrt(q * (1 - q)) * math.sqrt(2 * math.pi) * math.exp(z * z / 2) if q else 1.0
+    error = LOG_SD * spread * math.sqrt(12)
+    errors = stats.t_quantile(1 - stats.ALPHA, number - 2) + stats.t_quantile(stats.POWER, number - 2)
+    seen = math.expm1(math.log1p(parsed.value) + errors * error / math.sqrt(probes))
+    return seen, probes, (errors * error / math.log((1 + 2 * parsed.value) / (1 + parsed.value))) ** 2
+
+
+def _note(plan: PlanView, check: Check, parsed: Expression) -> str | None:
+    rate = sum(load.rate_mean or 0.0 for load in plan.loads if load.probe and _selected(load, check))
+    if parsed.metric == "drift.itl" or needs(plan, check, parsed) is not None:
+        return None
+    seen, probes, needed = _sight(plan, rate, parsed)
+    return (
+        f"{probes:,.0f} probes see a change from {seen:.1%} on in nine runs of ten; {needed:,.0f} see twice the limit"
+    )

@@ -1,5 +1,6 @@
 """needs: what can be decided is said before hours are spent on it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -59,6 +60,38 @@ def test_a_trend_says_the_smallest_budget_it_can_decide() -> None:
     said = need(long_run(), "leak.rss_anon < 4MiB/h")
     assert said.state is NeedState.PLANNED
     assert "a budget under about 4 SD of the series over the trial is seldom decidable" in (said.note or "")
+
+
+def drifting(that: str, rate: float, hours: float = 8.0) -> Need:
+    run = long_run()
+    run.plan["load"][0] |= {"rate_mean": rate, "rate_max": rate, "period_s": 1800.0}
+    run.plan["phases"] = [{"name": "trial", "n": 0, "planned_s": hours * 3600}]
+    return need(run, that)
+
+
+@pytest.mark.parametrize(("stat", "low", "high"), [("p99", 22_000, 31_000), ("p50", 2_400, 3_500)])
+def test_drift_says_what_twice_its_limit_costs(stat: str, low: int, high: int) -> None:
+    """A limit of 20 % against a true 40 % at a log SD of 0.5: 23,000 probes for P99, 2,600 for P50."""
+    said = drifting(f"drift.ttft.{stat} < 20%", 1.0)
+    found = re.search(r"([\d,]+) see twice the limit", said.note or "")
+    assert found, said
+    assert low < int(found[1].replace(",", "")) < high
+
+
+def test_a_drift_that_no_probe_of_the_plan_can_show_is_refused_with_its_price() -> None:
+    said = drifting("drift.ttft.p50 < 0.1%", 1.0)
+    assert said.state is NeedState.REFUSED
+    assert "a limit of 0.10% cannot be judged: 28,800 probes show a change from" in (said.because or "")
+    assert re.fullmatch(r"[\d,]+ probes \(\d+\w at 1/s\), or a limit of \d+%", said.cure or "")
+
+
+def test_drift_under_a_load_that_still_rises_is_refused() -> None:
+    run = long_run()
+    run.plan["scenario"]["load"].append({"id": "chat", "probe": False, "arrivals": "ramp", "period": 600.0})
+    run.plan["load"].append({"id": "chat", "rate_mean": 5.0, "rate_max": 9.0, "period_s": None})
+    said = need(run, "drift.ttft.p50 < 20%")
+    assert said.state is NeedState.REFUSED
+    assert "load chat still rises when the trial begins" in (said.because or "")
 
 
 def test_a_quantile_says_how_many_may_break_the_limit() -> None:
