@@ -126,21 +126,24 @@ def index_parts(requests: int = 20) -> dict[str, float]:
             do(row)
         return (time.thread_time() - start) / requests / count * 1e9
 
-    one = Owner("one")
+    owners = [Owner(str(row)) for row in range(requests)]
     found = {"keys": per_block(lambda row: lines[row].keys_for(prompts[row], count))}
-    found["publish"] = per_block(lambda row: pool.publish(one, *tables[row], lines[row].keys_for(prompts[row], count)))
-    found["release"] = per_block(lambda row: pool.release(Owner(str(row)), tables[row][0], None))
+    found["publish"] = per_block(
+        lambda row: pool.publish(owners[row], *tables[row], lines[row].keys_for(prompts[row], count))
+    )
+    found["release"] = per_block(lambda row: pool.release(owners[row], tables[row][0], None))
     found["find"] = per_block(lambda row: pool.index.find(lines[row].keys_for(prompts[row], count)))
-    found["share"] = per_block(lambda row: pool.share(Owner(str(row)), tables[row][0]))
+    found["share"] = per_block(lambda row: pool.share(owners[row], tables[row][0]))
     for row in range(requests):
-        pool.release(Owner(str(row)), tables[row][0], None)
-    found["evict and take"] = per_block(lambda row: pool.take(Owner(str(row)), count))
+        pool.release(owners[row], tables[row][0], None)
+    found["evict and take"] = per_block(lambda row: pool.take(owners[row], count))
     return found
 
 
 def pool_alone(requests: int = 300) -> float:
     """Microseconds a request, once the pool is full."""
     pool, chance, start = _Stage(cache=True, blocks=1000).pool, random.Random(1), 0.0
+    one = Owner("one")
     prompts = [chance.choices(range(256), k=(72 + 13) * BLOCK_TOKENS) for _ in range(requests + 40)]
     for at, tokens in enumerate(prompts):
         if at == 40:
@@ -148,14 +151,14 @@ def pool_alone(requests: int = 300) -> float:
         line = BlockHashes(BLOCK_TOKENS, salt_of("", "", ""))
         keys = line.keys_for(tokens, 72)
         assert not pool.index.find(keys)
-        taken, generations = pool.take(Owner("one"), 72)
-        pool.publish(Owner("one"), taken, generations, keys)
+        taken, generations = pool.take(one, 72)
+        pool.publish(one, taken, generations, keys)
         blocks = list(taken)
         for full in range(73, 86):
-            taken, generations = pool.take(Owner("one"), 1)
-            pool.publish(Owner("one"), taken, generations, line.keys_for(tokens, full)[full - 1 :])
+            taken, generations = pool.take(one, 1)
+            pool.publish(one, taken, generations, line.keys_for(tokens, full)[full - 1 :])
             blocks += taken
-        pool.release(Owner("one"), blocks, None)
+        pool.release(one, blocks, None)
     return (time.thread_time() - start) / requests * 1e6
 
 
