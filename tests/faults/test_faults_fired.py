@@ -1,11 +1,6 @@
 """Every point of the catalogue is crossed, and every action of it is fired and felt, in a trial: by what happened at
 run time, not by what the source says."""
 
-import json
-import os
-import sqlite3
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +16,7 @@ from runtime.contract.points import GRAPHS
 from runtime.contract.step import ModelShape, step_contracts
 from runtime.points import COUNTERS, PLANNED, catalogue
 from tests.faults.trials import points
+from tests.faults.trials.live import run_live
 from tests.faults.trials.virtual import Trial, run
 
 VIRTUAL = (*points.CROWDED, *points.CALM, *points.PACKED)
@@ -149,29 +145,10 @@ def test_weights_that_are_read_wrong_end_the_server_before_it_serves(tmp_path: P
 
 def _live(folder: Path, scenario: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
     """The judges' states and the (point, action) that fired, of a trial by the installed command."""
-    file = folder / "points.toml"
-    file.write_text(scenario)
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("seatrial")), "run", str(file)],
-        env={**os.environ, "RUNS_DIR": str(folder / "runs")},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    latest = folder / "runs" / "latest"
-    assert latest.exists(), done.stdout + done.stderr
-    verdict = json.loads((latest / "verdict.json").read_text())
-    connection = sqlite3.connect(latest / "run.sqlite")
-    try:
-        evidence = [text for (text,) in connection.execute("SELECT evidence FROM fire")]
-    finally:
-        connection.close()
-    words = [text.replace(":", "").split() for text in evidence]
+    ran = run_live(scenario, folder)
+    words = [text.replace(":", "").split() for (text,) in ran.rows("SELECT evidence FROM fire")]
     stops = [next(n for n, word in enumerate(each) if word in ("before", "in_flight", "after")) for each in words]
-    return (
-        {judge["name"]: judge["state"] for judge in verdict["judges"]},
-        {(each[0], " ".join(each[1:stop])) for each, stop in zip(words, stops, strict=True)},
-    )
+    return ran.states, {(each[0], " ".join(each[1:stop])) for each, stop in zip(words, stops, strict=True)}
 
 
 def _declared(scope: tuple[Shown, ...]) -> Iterator[tuple[str, str]]:

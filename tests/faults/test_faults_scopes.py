@@ -13,6 +13,7 @@ from harness.load.dispatch import schedule
 from harness.load.run import LoadRun, Ports
 from harness.load.spool import Spool
 from scenarios.problems import ScenarioProblems
+from tests.faults.trials.live import LiveTrial, run_live
 from tests.faults.trials.virtual import Trial, run
 from tests.runtime.server.conftest import Start, start  # noqa: F401 - a fixture
 
@@ -37,7 +38,7 @@ id = "{id}"
 do = "{do}"
 {more}
 when = {{ times = {times}, interval = 2 }}
-expect = {{ outcomes = ["ok", "truncated", "refused"], victims = "all" }}
+expect = {{ outcomes = ["ok", "truncated", "refused", "http_error", "inband_error"], victims = "all" }}
 """
 PHASED = {"take": "kv.take: oom", "launch": "device.launch: error", "preempt": "sched.preempt: force"}
 POOLS, PLACES, PHASES = ("io", "activation", "workspace"), ("before", "in_flight", "after"), ("prefill", "decode")
@@ -56,56 +57,78 @@ def scenario(do: str, more: str, id: str = "f", times: int = 12) -> str:
     return FAULT.format(id=id, do=do, more=more, times=times)
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+LIVE = {
+    'drive = "virtual"': 'drive = "live"\ncanary = { reference = "self" }',
+    'baseline = "2s", trial = "12s"': 'baseline = "2s", trial = "6s"',
+    'rate = "10/s", prompt_tokens = [20, 200], output_tokens = [20, 60]': (
+        'rate = "4/s", prompt_tokens = [20, 110], output_tokens = [8, 24]'
+    ),
+    "kv_blocks = 44": "kv_blocks = 9",
+    "times = 12": "times = 4",
+}
+"""Fewer and shorter requests in fewer blocks: as crowded, and over in less time."""
+DRIVES = ["virtual", pytest.param("live", marks=[pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(300)])]
+Ran = Trial | LiveTrial
+
+
+@pytest.fixture(scope="module", params=DRIVES)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One trial with all of them: those of one point take turns, and each counts what matches it."""
-    faults = "".join(scenario(do, more, name) for name, (do, more) in FAULTS.items())
-    return run(HEAD + faults, tmp_path_factory.mktemp("scopes"))
+    text = HEAD + "".join(scenario(do, more, name) for name, (do, more) in FAULTS.items())
+    folder = tmp_path_factory.mktemp("scopes")
+    if request.param == "virtual":
+        return run(text, folder)
+    for virtual, live in LIVE.items():
+        assert virtual in text
+        text = text.replace(virtual, live)
+    ran = run_live(text, folder)
+    assert {ran.states[name] for name in ("answered", "alive", "invariants", "fired")} == {"PASS"}, ran.states
+    return ran
 
 
-def victims(ran: Trial, fault: str) -> set[tuple[str, str]]:
+def victims(ran: Ran, fault: str) -> set[tuple[str, str]]:
     """The (load, group) of the requests that were hit."""
     sql = "SELECT r.load, r.grp FROM fire f JOIN request r ON r.id = f.request WHERE f.fault = ?"
     return set(ran.rows(sql, fault))
 
 
-def crossings(ran: Trial, fault: str) -> list[str]:
+def crossings(ran: Ran, fault: str) -> list[str]:
     """What the injector noted of each crossing that it broke; there is one at least."""
     found = [words for (words,) in ran.rows("SELECT evidence FROM fire WHERE fault = ?", fault)]
     assert found, f"{fault} never fired"
     return found
 
 
-def test_without_a_scope_requests_of_every_load_are_hit(ran: Trial) -> None:
+def test_without_a_scope_requests_of_every_load_are_hit(ran: Ran) -> None:
     assert victims(ran, "none") >= {("one", "default"), ("two", "default")}
 
 
-def test_a_scope_of_a_load_hits_the_requests_of_that_load_only(ran: Trial) -> None:
+def test_a_scope_of_a_load_hits_the_requests_of_that_load_only(ran: Ran) -> None:
     assert victims(ran, "load") == {("two", "default")}
 
 
-def test_a_scope_of_the_default_group_hits_every_request_of_a_runtime_without_groups(ran: Trial) -> None:
+def test_a_scope_of_the_default_group_hits_every_request_of_a_runtime_without_groups(ran: Ran) -> None:
     assert ran.rows("SELECT DISTINCT grp FROM fire WHERE fault = ?", "group") == [("default",)]
     assert {load for load, _ in victims(ran, "group")} >= {"one", "two"}
 
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", PHASED)
-def test_a_scope_of_a_phase_hits_crossings_in_that_phase_only(ran: Trial, name: str, phase: str) -> None:
+def test_a_scope_of_a_phase_hits_crossings_in_that_phase_only(ran: Ran, name: str, phase: str) -> None:
     assert all(f"phase={phase}" in words for words in crossings(ran, f"{name}-{phase}"))
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_scope_of_a_pool_hits_allocations_of_that_pool_only(ran: Trial, pool: str) -> None:
+def test_a_scope_of_a_pool_hits_allocations_of_that_pool_only(ran: Ran, pool: str) -> None:
     assert all(f"pool={pool}" in words for words in crossings(ran, f"pool-{pool}"))
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_place_hits_crossings_at_that_place_only(ran: Trial, place: str) -> None:
+def test_a_place_hits_crossings_at_that_place_only(ran: Ran, place: str) -> None:
     assert all(f"error {place} " in words for words in crossings(ran, f"place-{place}"))
 
 
-def test_all_keys_of_a_scope_must_match(ran: Trial) -> None:
+def test_all_keys_of_a_scope_must_match(ran: Ran) -> None:
     assert victims(ran, "keys") == {("one", "default")}
     assert all("phase=decode" in words for words in crossings(ran, "keys"))
 

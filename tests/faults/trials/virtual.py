@@ -37,11 +37,16 @@ class Trial:
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """The answer of the history to a question in SQL."""
-        connection = sqlite3.connect(self.directory / "run.sqlite")
-        try:
-            return connection.execute(sql, values).fetchall()
-        finally:
-            connection.close()
+        return query(self.directory, sql, *values)
+
+
+def query(directory: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """The answer of the history in this run directory."""
+    connection = sqlite3.connect(directory / "run.sqlite")
+    try:
+        return connection.execute(sql, values).fetchall()
+    finally:
+        connection.close()
 
 
 def run(scenario: str, folder: Path) -> Trial:

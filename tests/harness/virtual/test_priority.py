@@ -1,16 +1,13 @@
 """A load's priority decides who runs: judged by the library scenario, in virtual time and live."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from assertions.verdict import State
 from scenarios import library
-from tests.faults.trials.virtual import Trial, run
+from tests.faults.trials.live import run_live
+from tests.faults.trials.virtual import run
 
 SCENARIO = library.find("pr-priority").read_text(encoding="utf-8")
 CHECK = "ttft.p95 < 300ms [urgent]"
@@ -37,16 +34,9 @@ def test_without_the_priority_the_same_scenario_fails(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_the_priority_of_a_load_reaches_a_real_server(tmp_path: Path) -> None:
     text = SCENARIO.replace('drive  = "virtual"', 'drive  = "live"').replace('trial = "60s"', 'trial = "20s"')
-    file = tmp_path / "priority.toml"
-    file.write_text(text.replace("300ms", "5s").replace('"2/s"', '"5/s"'))
-    command = [str(Path(sys.executable).with_name("seatrial")), "run", str(file)]
-    done = subprocess.run(
-        command, env={**os.environ, "RUNS_DIR": str(tmp_path / "runs")}, capture_output=True, text=True, timeout=280
-    )
-    latest = (tmp_path / "runs" / "latest").resolve()
-    verdict = json.loads((latest / "verdict.json").read_text())
-    states = {judge["name"]: judge["state"] for judge in verdict["judges"]}
-    assert {states[name] for name in ("answered", "alive", "tokens", "invariants", "reclamation")} == {"PASS"}, done
-    preempted = dict(Trial(verdict, latest).rows(PREEMPTED))
+    ran = run_live(text.replace("300ms", "5s").replace('"2/s"', '"5/s"'), tmp_path)
+    passed = ("answered", "alive", "tokens", "invariants", "reclamation")
+    assert {ran.states[name] for name in passed} == {"PASS"}, ran.states
+    preempted = dict(ran.rows(PREEMPTED))
     assert preempted["bulk"] > 0
     assert "urgent" not in preempted
