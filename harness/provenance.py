@@ -1,7 +1,7 @@
 """The version and commit of the running seatrial, and whether its working tree had uncommitted changes."""
 
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,10 +15,6 @@ class Provenance:
     seatrial: str
     commit: str | None
     dirty: bool
-
-    def to_json(self) -> dict[str, str | bool | None]:
-        """The keys of plan.json."""
-        return asdict(self)
 
 
 def provenance() -> Provenance:

@@ -1,6 +1,7 @@
 """`seatrial faults`: print the catalogue of fault points and their actions."""
 
 import json
+import textwrap
 
 from faults import Catalogue, Point
 from faults.points import Action, UnknownName
@@ -36,8 +37,6 @@ def _chosen(known: Catalogue, name: str | None, layer: str | None) -> list[Point
 
 
 def _table(points: list[Point], planned: list[str]) -> None:
-    import textwrap
-
     width = max(len(point.name) for point in points)
     action_width = max(len(_words(action)) for point in points for action in point.actions)
     for point in points:
@@ -54,8 +53,6 @@ def _table(points: list[Point], planned: list[str]) -> None:
 
 
 def _in_full(point: Point) -> None:
-    import textwrap
-
     print(f"{point.name}   layer {point.layer}")
     print(textwrap.fill(point.breaks, COLUMNS - 2, initial_indent="  ", subsequent_indent="  "))
     print(f"  scope: {', '.join(point.attributes) or 'none'}")
@@ -75,21 +72,7 @@ def _words(action: Action) -> str:
 
 
 def _plain(point: Point) -> dict[str, object]:
-    return {
-        "point": point.name,
-        "layer": point.layer,
-        "breaks": point.breaks,
-        "scope": list(point.attributes),
-        "actions": [
-            {
-                "action": action.name,
-                "kind": str(action.kind),
-                "argument": action.argument,
-                "words": list(action.words),
-                "severity": str(action.severity),
-                "placements": list(action.placements),
-                "symptom": action.symptom,
-            }
-            for action in point.actions
-        ],
-    }
+    names = ("kind", "argument", "words", "severity", "placements", "symptom")
+    actions = [{"action": action.name} | {name: getattr(action, name) for name in names} for action in point.actions]
+    scope = list(point.attributes)
+    return {"point": point.name, "layer": point.layer, "breaks": point.breaks, "scope": scope, "actions": actions}

@@ -9,7 +9,7 @@ from harness.trial.ports import AdminGone
 
 
 class Admin:
-    """One session to one server. Every call raises AdminGone when it fails or is refused."""
+    """The port `harness.trial.ports.Admin` over HTTP: one session to one server."""
 
     def __init__(self, port: int, token: str) -> None:
         self._base = f"http://127.0.0.1:{port}/admin"
@@ -18,11 +18,9 @@ class Admin:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def arm(self, spec: FaultSpec) -> None:
-        """Arm one occurrence."""
         self._call("POST", "faults", json=spec.to_json())
 
     def heal(self, fault: str) -> None:
-        """End every occurrence of `fault`."""
         self._call("DELETE", f"faults/{fault}")
 
     def states(self) -> list[dict[str, Any]]:
@@ -31,7 +29,6 @@ class Admin:
         return states
 
     def heartbeat(self) -> None:
-        """Report that the harness is alive; without heartbeats the server heals all faults."""
         self._call("POST", "heartbeat")
 
     def audit(self, scope: str) -> None:

@@ -57,44 +57,30 @@ def drive(
     recorder = Recorder(directory, time.monotonic_ns(), reference)
 
     def trial() -> Reason | None:
-        early = _trial(plan, hidden, directory, recorder, stop, show, say, allow_command)
+        with ExitStack() as started:
+            say(f"starting the target ({plan.scenario.target.kind})")
+            target = targets.start(plan, directory, allow_command=allow_command)
+            started.callback(_stop, target, recorder)
+            for note in target.answer.notes:
+                say(f"note: {note}")
+            for key, value in target.facts().items():
+                recorder.meta(f"target.{key}", value)
+            load = LoadProcess(plan, target, directory)
+            started.callback(load.kill)
+            sampler = _sampler(plan, directory, recorder, target, load)
+            started.callback(sampler.stop)
+            faults, stats = FaultScheduler((*plan.occurrences, *hidden)), RecordedStats(recorder)
+            loop = Loop(plan.scenario, directory, recorder, WallClock(), target, load, stats, faults, stop)
+            loop.on_new_pid = lambda pid: sampler.watch("server", pid)
+            sampler.start()
+            early = carry_out(plan, loop, show, say)
+            sampler.unwatch("load")
+            sampler.unwatch("server")
         if exact and (early is None or early.by != "signal"):
-            compare_twins(plan, recorder, say)
+            compare_twins(plan, recorder, say)  # after the end of load and server
         return early
 
     return recorded(plan, recorder, {}, say, trial)
-
-
-def _trial(
-    plan: Plan,
-    hidden: Sequence[Occurrence],
-    directory: Path,
-    recorder: Recorder,
-    stop: Stop,
-    show: Show,
-    say: Say,
-    allow_command: bool,
-) -> Reason | None:
-    with ExitStack() as started:
-        say(f"starting the target ({plan.scenario.target.kind})")
-        target = targets.start(plan, directory, allow_command=allow_command)
-        started.callback(_stop, target, recorder)
-        for note in target.answer.notes:
-            say(f"note: {note}")
-        for key, value in target.facts().items():
-            recorder.meta(f"target.{key}", value)
-        load = LoadProcess(plan, target, directory)
-        started.callback(load.kill)
-        sampler = _sampler(plan, directory, recorder, target, load)
-        started.callback(sampler.stop)
-        faults, stats = FaultScheduler((*plan.occurrences, *hidden)), RecordedStats(recorder)
-        loop = Loop(plan.scenario, directory, recorder, WallClock(), target, load, stats, faults, stop)
-        loop.on_new_pid = lambda pid: sampler.watch("server", pid)
-        sampler.start()
-        early = carry_out(plan, loop, show, say)
-        sampler.unwatch("load")
-        sampler.unwatch("server")
-        return early
 
 
 def _stop(target: LiveTarget, recorder: Recorder) -> None:

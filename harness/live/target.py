@@ -33,7 +33,7 @@ METRICS_S = 5.0
 
 
 class LiveTarget:
-    """A target of a live trial. The constructor of a subclass starts it or connects to it."""
+    """The port `harness.trial.ports.Target` in real time. The constructor of a subclass starts it or connects to it."""
 
     url: str
     answer: Answer
@@ -45,17 +45,14 @@ class LiveTarget:
     """The process that the harness started."""
 
     def tick(self, now_ns: int) -> None:
-        """Process the target's events since the last tick."""
         if self._child is not None:
             self._child.heard()
 
     def gone(self) -> str | None:
-        """The reason why the target will never serve again; None while it may."""
         code = self.exit_code()
         return None if code is None else f"the server ended with {describe(code)}"
 
     def exit_code(self) -> int | None:
-        """The exit code of the process that the harness started; None while it runs, or when it started none."""
         return None if self._child is None else self._child.exit_code
 
     def facts(self) -> dict[str, str]:

@@ -5,10 +5,11 @@
 No function raises for data from the server: a wrong type under a known key is ignored.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import Any
+
+from harness.load.prompt import text_digest
 
 SAMPLE_CHARS_MAX = 4096
 
@@ -66,7 +67,7 @@ def read_body(body: bytes, now_ns: int) -> tuple[StreamStats, str | None]:
     stats.done_ns = now_ns
     stats.sample = text[:SAMPLE_CHARS_MAX]
     stats.chunks = 1 if text else 0
-    return stats, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if text else None
+    return stats, text_digest(text) if text else None
 
 
 def parse_chunk(data: bytes) -> dict[str, Any] | None:

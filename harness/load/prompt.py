@@ -34,7 +34,7 @@ def canary_text(seed: int, index: int, tokens: int = 48) -> str:
 
 def text_digest(text: str) -> str:
     """The digest that identifies a text in the history, where the text is not kept."""
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _text(name: str, size: int) -> str:

@@ -65,18 +65,17 @@ def jobs(runs_dir: Path) -> tuple[Job, ...]:
 
 def look(control: Control, trial: Trial | None) -> ControlResult:
     """Check that the control's judge says FAIL, with figures of the planted size."""
+    said = trial.said(control.judge) if trial is not None else None
+    seen = said is not None and said.state is State.FAIL and control.size_matches(said.figures)
     if trial is None:
-        return ControlResult(control, False, "it was not run", None)
-    said = trial.said(control.judge)
-    if said is None:
-        return ControlResult(control, False, trial.because or f"{control.judge} gave no result", trial)
-    if said.state is not State.FAIL:
-        return ControlResult(control, False, f"{control.judge} says {said.state}: {said.text}", trial)
-    if not control.size_matches(said.figures):
-        return ControlResult(
-            control, False, f"{control.judge} says FAIL, but not with the planted size: {said.text}", trial
-        )
-    return ControlResult(control, True, said.text, trial)
+        text = "it was not run"
+    elif said is None:
+        text = trial.because or f"{control.judge} gave no result"
+    elif said.state is not State.FAIL:
+        text = f"{control.judge} says {said.state}: {said.text}"
+    else:
+        text = said.text if seen else f"{control.judge} says FAIL, but not with the planted size: {said.text}"
+    return ControlResult(control, seen, text, trial)
 
 
 def of(name: str) -> Control:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from assertions.verdict import Judged, Level, State
 from harness.exits import Refusal
-from harness.nightly.trial import Scalar, Trial, scalars
+from harness.nightly.trial import Trial, scalars
 
 VERSION = 1
 TABLES = (
@@ -83,11 +83,6 @@ class Store:
         sql = """SELECT DISTINCT scenario FROM trial WHERE host_class = ?1 AND NOT control AND night =
             (SELECT max(night) FROM trial WHERE host_class = ?1 AND NOT control AND night < ?2) ORDER BY scenario"""
         return tuple(name for (name,) in self._connection.execute(sql, (host_class, night)))
-
-    def scalars(self, trial_id: int) -> tuple[Scalar, ...]:
-        """The figures of one trial."""
-        found = self._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = ?", (trial_id,))
-        return tuple(Scalar(*row) for row in found)
 
     def _trial(self, row: tuple[Any, ...]) -> Trial:
         values = dict(zip(COLUMNS, row[1:], strict=True))

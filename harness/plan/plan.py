@@ -64,7 +64,7 @@ class Plan:
         return {
             "plan": 1,
             "run_id": self.run_id,
-            **self.provenance.to_json(),
+            **asdict(self.provenance),
             "seed": self.scenario.seed,
             "replay": self.replay,
             "scenario": plain,
@@ -75,7 +75,7 @@ class Plan:
             },
             "phases": [asdict(phase) | {"planned_s": _planned_s(phase)} for phase in self.phases],
             "faults": [self._fault(each) for each in self.occurrences],
-            "judges": [_judge(need) for need in self.needs],
+            "judges": [_judge(**asdict(need)) for need in self.needs],
             "load": [self._load(load.id) for load in self.scenario.load],
             "cost": asdict(self.cost),
         }
@@ -247,12 +247,5 @@ def _planned_s(phase: PlannedPhase) -> float | None:
     return None if phase.completed is not None and phase.name == "trial" else phase.planned_s
 
 
-def _judge(need: Need) -> dict[str, Any]:
-    return {
-        "name": need.judge,
-        "level": str(need.level),
-        "state": str(need.state),
-        "because": need.because,
-        "cure": need.cure,
-        "note": need.note,
-    }
+def _judge(judge: str, **answer: Any) -> dict[str, Any]:
+    return {"name": judge, **answer}

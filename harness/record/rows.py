@@ -14,21 +14,8 @@ Value = int | float | str | None
 # Columns with a time (raw CLOCK_MONOTONIC in spools, since the run's start in the history). Other _ns columns are
 # durations.
 STAMPS = frozenset(
-    {
-        "t_ns",
-        "start_ns",
-        "end_ns",
-        "intended_ns",
-        "sent_ns",
-        "head_ns",
-        "first_ns",
-        "last_ns",
-        "cancel_ns",
-        "arrive_ns",
-        "admit_ns",
-        "arm_ns",
-        "heal_ns",
-    }
+    """t_ns start_ns end_ns intended_ns sent_ns head_ns first_ns last_ns cancel_ns arrive_ns admit_ns arm_ns
+    heal_ns""".split()
 )
 ROW_KINDS = frozenset({"request", "reply", "served", "fault", "fire", "hist", "mark", "audit", "event", "step"})
 

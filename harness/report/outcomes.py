@@ -9,20 +9,9 @@ from assertions.history import Floats, Requests
 from harness.report.figures import S_PER_NS, percentile
 from harness.report.source import RunFiles
 
-# The order of the outcome table.
-OUTCOMES = (
-    "ok",
-    "refused",
-    "cancelled",
-    "timeout",
-    "http_error",
-    "inband_error",
-    "truncated",
-    "no_finish_reason",
-    "malformed",
-    "unfinished",
-    "dropped",
-)
+OUTCOMES = """ok refused cancelled timeout http_error inband_error truncated no_finish_reason malformed unfinished
+dropped""".split()
+"""The order of the table."""
 GOOD = frozenset({"ok", "cancelled"})  # a planned cancel ended as planned
 
 

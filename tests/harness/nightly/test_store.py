@@ -11,7 +11,6 @@ import pytest
 from assertions.verdict import State
 from harness.exits import Refusal
 from harness.nightly.store import Store
-from harness.nightly.trial import Scalar
 from tests.harness.nightly.fakes import HOST, TONIGHT, nights, said, trial
 
 
@@ -28,12 +27,12 @@ def test_every_number_is_a_scalar_with_its_unit(tmp_path: Path) -> None:
     latency = said("latency", figures={"trial.ttft_p99_s": 0.5})
     with Store.open(tmp_path / "trials.sqlite") as store:
         store.add(trial(TONIGHT, State.PASS, judge, latency, wall_s=3.0))
-        assert store.scalars(1) == (
-            Scalar("wall_s", 3.0, "s"),
-            Scalar("leak.kv_live < 3/h: per_hour", 2.0, "/h"),
-            Scalar("leak.kv_live < 3/h: blocks", 8.0, None),
-            Scalar("latency: trial.ttft_p99_s", 0.5, "s"),
-        )
+        assert store._connection.execute("SELECT metric, value, unit FROM scalar WHERE trial = 1").fetchall() == [
+            ("wall_s", 3.0, "s"),
+            ("leak.kv_live < 3/h: per_hour", 2.0, "/h"),
+            ("leak.kv_live < 3/h: blocks", 8.0, None),
+            ("latency: trial.ttft_p99_s", 0.5, "s"),
+        ]
 
 
 def test_the_same_night_again_adds(tmp_path: Path) -> None:
