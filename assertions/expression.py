@@ -27,6 +27,10 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "leak.fds": ("count_per_hour", ()),
     "leak.threads": ("count_per_hour", ()),
     "leak.kv_live": ("count_per_hour", ()),
+    "max.rss_anon": ("bytes", ()),
+    "max.fds": ("count", ()),
+    "max.threads": ("count", ()),
+    "max.fragmentation": ("share", ()),
     "drift.ttft": ("share", STATS),
     "drift.itl": ("share", STATS),
     "drift.e2e": ("share", STATS),
@@ -45,6 +49,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "bytes": {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
     "bytes_per_hour": {"KiB/h": 2.0**10, "MiB/h": 2.0**20, "GiB/h": 2.0**30},
     "count_per_hour": {"/h": 1.0},
+    "count": {"": 1.0},
 }
 
 

@@ -186,6 +186,19 @@ class History:
         seen = ~np.isnan(table[:, 1])
         return Samples(name, table[seen, 0], table[seen, 1], period_ns, absent)
 
+    def summed_samples(self, name: str, *added: str) -> tuple[Samples | None, str]:
+        """A series with others added at its times where they were recorded; or None and the reason."""
+        main = self.samples(name)
+        if main is None or not len(main.value):
+            why = f" ({main.absent})" if main is not None and main.absent else ""
+            return None, f"no samples of {name}{why}"
+        value = main.value
+        for each in added:
+            other = self.samples(each)
+            if other is not None and len(other.value):
+                value = value + np.interp(main.t_ns, other.t_ns, other.value)
+        return Samples(name, main.t_ns, value, main.period_ns, None), ""
+
     def child_series(self, name: str) -> dict[str, str]:
         """Child -> its own series, for the series `<process>.<what>` of a watched process."""
         process, _, what = name.partition(".")

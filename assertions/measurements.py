@@ -30,6 +30,10 @@ def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
         "throughput.requests": lambda context, check: _throughput(context, check, tokens=False),
         "load.lateness": _lateness,
         "recovery": _recovery,
+        "max.rss_anon": lambda context, check: _extreme(context, "server.rss_anon", np.max, 1.0, "server.swap"),
+        "max.fds": lambda context, check: _extreme(context, "server.fds", np.max, 1.0),
+        "max.threads": lambda context, check: _extreme(context, "server.threads", np.max, 1.0),
+        "max.fragmentation": lambda context, check: _extreme(context, "kv.internal_fragmentation", np.max, 1.0),
         "host.disk_free": lambda context, check: _extreme(context, "host.disk_free", np.min, 1.0),
         "host.hiccup": lambda context, check: _extreme(context, "host.hiccup_ms", np.max, 1e-3),
     }
@@ -100,9 +104,11 @@ def _recovery(context: JudgeContext, check: Check) -> Measurement:
     return slowest, f"{len(windows)} faults" if slowest is not None else "no fault fired and healed", None
 
 
-def _extreme(context: JudgeContext, series: str, extreme: Callable[..., float], scale: float) -> Measurement:
-    samples = context.history.samples(series)
-    if samples is None or not len(samples.value):
-        why = f": {samples.absent}" if samples is not None and samples.absent else ""
-        return None, f"no samples of {series}{why}", None
+def _extreme(
+    context: JudgeContext, series: str, extreme: Callable[..., float], scale: float, *added: str
+) -> Measurement:
+    """The extreme of a series, with the series `added` on top, over the whole run: faults excuse no ceiling."""
+    samples, why = context.history.summed_samples(series, *added)
+    if samples is None:
+        return None, why, None
     return float(extreme(samples.value)) * scale, f"{len(samples.value)} samples", None

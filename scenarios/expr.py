@@ -1,7 +1,7 @@
 """Parses checks (`metric[.stat] op value`) and aborts (`metric[.stat] op value for duration`).
 
     ttft.p99 < 800ms       errors.outside <= 1%       leak.rss_anon < 4MiB/h       throughput.tokens > 300/s
-    errors.outside > 20% for 2m                       host.disk_free < 2GiB for 10s
+    errors.outside > 20% for 2m     max.fds < 200     host.disk_free < 2GiB for 10s
 
 A check must hold; an abort ends the run. Parsed values have the metric's own unit (`Unit`).
 """
@@ -24,6 +24,7 @@ _EXAMPLES: Final = {
     Unit.BYTES: "2GiB",
     Unit.BYTES_PER_HOUR: "4MiB/h",
     Unit.COUNT_PER_HOUR: "1/h",
+    Unit.COUNT: "200",
 }
 
 
@@ -103,6 +104,8 @@ def _value(text: str, name: str, unit: Unit) -> float:
                 return float(parse_bytes(text.removesuffix("/h")))
             case Unit.COUNT_PER_HOUR:
                 return _per(text, "/h")
+            case Unit.COUNT:
+                return _per(text, "")
     except InvalidValue as refused:
         remedy = f"write it such as {_EXAMPLES[unit]}" if unit is Unit.BYTES_PER_HOUR else refused.remedy
         raise InvalidValue(f"{name}: {refused.rule}", remedy or f"write it such as {_EXAMPLES[unit]}") from None

@@ -15,6 +15,7 @@ class Unit(StrEnum):
     BYTES = "bytes"
     BYTES_PER_HOUR = "bytes_per_h"
     COUNT_PER_HOUR = "count_per_h"
+    COUNT = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ def _rows() -> tuple[Metric, ...]:
         Metric("leak.fds", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's open files"),
         Metric("leak.threads", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's threads"),
         Metric("leak.kv_live", Unit.COUNT_PER_HOUR, (), False, False, "growth of KV blocks in use when idle"),
+        Metric("max.rss_anon", Unit.BYTES, (), False, False, "the most anonymous memory of the server, swap included"),
+        Metric("max.fds", Unit.COUNT, (), False, False, "the most open files of the server"),
+        Metric("max.threads", Unit.COUNT, (), False, False, "the most threads of the server"),
+        Metric("max.fragmentation", share, (), False, False, "the largest share of KV bytes held and not asked for"),
         Metric("drift.ttft", share, STATS, True, False, "change of ttft from the start of the trial to its end"),
         Metric("drift.itl", share, STATS, True, False, "change of itl from the start of the trial to its end"),
         Metric("drift.e2e", share, STATS, True, False, "change of e2e from the start of the trial to its end"),

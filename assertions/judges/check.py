@@ -183,6 +183,8 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
         return Missing("recovery needs a fault", "add a [[fault]]")
     if parsed.family == "host" and plan.drive == "virtual":
         return Missing("a virtual run does not measure the host", 'set drive = "live"')
+    if parsed.family == "max" and parsed.metric != "max.fragmentation":
+        return leak.no_process(plan)
     return _too_few(plan, check, parsed)
 
 

@@ -58,7 +58,7 @@ def check_judge(plan: PlanView, check: Check, parsed: Expression) -> Judge:
 
 
 def decide(context: JudgeContext, series: str, parsed: Expression | None, name: str) -> Judged:
-    samples, why = _samples(context, series)
+    samples, why = context.history.summed_samples(*SERIES[series][0])
     if samples is None:
         return Judged(name, State.UNKNOWN, why, because=why, to_decide="a sensor for it")
     blocks = _blocks(context, samples, lowest=SERIES[series][3])
@@ -208,29 +208,21 @@ def _blocks(context: JudgeContext, samples: Samples, lowest: bool) -> SubBlocks:
     )
 
 
-def _samples(context: JudgeContext, series: str) -> tuple[Samples | None, str]:
-    """The summed series, or None and the reason."""
-    main, *added = SERIES[series][0]
-    samples = context.history.samples(main)
-    if samples is None or not len(samples.value):
-        why = f" ({samples.absent})" if samples is not None and samples.absent else ""
-        return None, f"no samples of {main}{why}"
-    for name in added:
-        other = context.history.samples(name)
-        if other is not None and len(other.value):
-            extra = np.interp(samples.t_ns, other.t_ns, other.value)
-            samples = Samples(samples.name, samples.t_ns, samples.value + extra, samples.period_ns, None)
-    return samples, ""
-
-
 def needs(plan: PlanView, series: str) -> Missing | None:
-    _, _, capability, _ = SERIES[series]
-    if plan.drive == "virtual" and capability == "pid":
+    if SERIES[series][2] == "pid":
+        missing = no_process(plan)
+    elif "kv_live" in plan.capabilities:
+        missing = None
+    else:
+        missing = Missing("the target has no kv_live", "give target.metrics with a gauge of live KV blocks")
+    return missing or periods.too_few_periods(plan)
+
+
+def no_process(plan: PlanView) -> Missing | None:
+    """A reason when the server's process cannot be watched."""
+    if plan.drive == "virtual":
         return Missing("a virtual run has no server process", 'set drive = "live"')
-    if capability not in plan.capabilities:
-        cure = "give target.pid" if capability == "pid" else "give target.metrics with a gauge of live KV blocks"
-        return Missing(f"the target has no {capability}", cure)
-    return periods.too_few_periods(plan)
+    return None if "pid" in plan.capabilities else Missing("the target has no pid", "give target.pid")
 
 
 def _note(plan: PlanView) -> str | None:

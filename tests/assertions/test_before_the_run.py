@@ -129,13 +129,14 @@ def test_a_virtual_run_has_no_process_to_leak() -> None:
     run.plan["scenario"]["drive"] = "virtual"
     assert need(run, "leak.rss_anon < 4MiB/h").because == "a virtual run has no server process"
     assert need(run, "host.hiccup.max < 1s").state is NeedState.REFUSED
+    assert need(run, "max.fds < 200").state is NeedState.REFUSED
 
 
 def test_our_table_of_metrics_is_that_of_the_scenarios() -> None:
     theirs = pytest.importorskip("scenarios.metrics")
     units = {
         "s": "time", "share": "share", "per_s": "per_second", "bytes": "bytes",
-        "bytes_per_h": "bytes_per_hour", "count_per_h": "count_per_hour",
+        "bytes_per_h": "bytes_per_hour", "count_per_h": "count_per_hour", "count": "count",
     }  # fmt: skip
     assert {name: (units[metric.unit.value], metric.stats) for name, metric in theirs.METRICS.items()} == METRICS
 

@@ -287,6 +287,8 @@ class TestCeilings:
         ("recovery < 1s", State.PASS),
         ("recovery < 50ms", State.FAIL),
         ("host.hiccup.max < 50ms", State.UNKNOWN),
+        ("max.fds < 200", State.UNKNOWN),
+        ("max.fragmentation < 40%", State.UNKNOWN),
         ("host.disk_free > 1GiB", State.UNKNOWN),
     ],
 )

@@ -146,6 +146,28 @@ class TestLeak:
         assert "4 SD of its own" in (watched.limit or "")
 
 
+class TestCeiling:
+    @pytest.mark.parametrize(
+        ("that", "state"),
+        [
+            ("max.fds < 200", State.PASS),
+            ("max.fds < 90", State.FAIL),
+            ("max.threads <= 7", State.PASS),
+            ("max.rss_anon < 1500MiB", State.FAIL),
+            ("max.rss_anon < 1700MiB", State.PASS),
+            ("max.fragmentation < 40%", State.FAIL),
+        ],
+    )
+    def test_a_ceiling_holds_over_the_whole_run_with_what_was_swapped_out(self, that: str, state: State) -> None:
+        run = long_run()
+        run.series("server.fds", [(t * S, 99.0 if t == 3 else 40.0) for t in range(760)])
+        run.series("server.threads", [(t * S, 7.0) for t in range(760)])
+        run.series("server.rss_anon", [(t * S, 1024.0 * MIB) for t in range(760)])
+        run.series("server.swap", [(t * S, 600.0 * MIB) for t in range(500, 760)])
+        run.series("kv.internal_fragmentation", [(t * S, 0.5 if t == 700 else 0.1) for t in range(760)])
+        assert checked(run, that).state is state
+
+
 class TestDrift:
     THAT = "drift.ttft.p90 < 20%"
 

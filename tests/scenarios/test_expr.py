@@ -15,6 +15,7 @@ EXAMPLES = {
     Unit.BYTES: "2GiB",
     Unit.BYTES_PER_HOUR: "4MiB/h",
     Unit.COUNT_PER_HOUR: "1/h",
+    Unit.COUNT: "200",
 }
 
 
