@@ -11,7 +11,7 @@ GRAPHS = (
     *("inputs", "decode", "decode_by_page", "decode_mixed", "decode_mixed_by_page"),
     *("chunk", "layer", "head", "sample"),
 )
-"""The boundaries of a step, which `step.step_io` describes; a test checks that both agree."""
+"""The boundaries of a step, which `step.step_contracts` describes; a test checks that both agree."""
 
 CONTRACT_BIND = Point(
     name="contract.bind",
