@@ -180,6 +180,34 @@ def test_a_lie_about_free_memory_is_felt_as_pressure_and_harms_nobody(live: Live
     assert live.tokens["a-1"] == live.tokens["a-0"]
 
 
+def test_under_pressure_the_swap_pool_grows_no_further_and_every_request_is_served_with_its_tokens():
+    live = Live(kv_blocks=6, expected_output=0.0, preemption="swap", swap_blocks=16)
+    totals = live.runtime.env.counters.total
+
+    def crowd(round_: int) -> tuple[int, int]:
+        """Three requests that need twice the blocks: copies to the host, and refusals of them."""
+        before = totals["swap.out"], totals["swap.refused"]
+        live.runtime._maintenance._next_ns = 0  # type: ignore[union-attr]
+        live.run(*(f"{name}-{round_}" for name in "abc"), max_tokens=40)
+        for name in "abc":
+            assert live.ended[f"{name}-{round_}"].outcome == "ok"
+            assert live.tokens[f"{name}-{round_}"] == live.tokens[f"{name}-0"]
+        return totals["swap.out"] - before[0], totals["swap.refused"] - before[1]
+
+    try:
+        swapped, refused = crowd(0)
+        assert swapped > 0 == refused
+        live.arm("device.mem_info: lie 1", times=None)
+        swapped, refused = crowd(1)
+        assert refused > 0 == swapped
+        assert totals["memory.reject"] == refused
+        live.runtime.env.faults.heal("f", "test")
+        swapped, refused = crowd(2)
+        assert swapped > 0 == refused
+    finally:
+        live.runtime.close()
+
+
 def test_kv_is_sized_from_what_the_device_says_and_a_lie_makes_it_small():
     lie = FaultSpec(id="f", n=0, do=parse_do("device.mem_info: lie 16"))
     few = build_served(KNOBS | {"kv_blocks": 0}, Witness(), [lie])
