@@ -1,5 +1,6 @@
 """The commands. Each one imports its dependencies when it is called, and returns an exit code."""
 
+import json
 import os
 import sqlite3
 import sys
@@ -133,9 +134,24 @@ def check(
 
     Each problem is shown with line, column and remedy. Nothing is started.
     """
-    from harness.cli.scenarios import check_all
+    from harness.prepare import vocabulary
+    from runtime.points import catalogue
+    from scenarios import library
+    from scenarios.problems import ScenarioProblems
+    from scenarios.read import read
 
-    return check_all(scenarios)
+    known, code = vocabulary(catalogue()), Exit.PASS
+    for name in scenarios:
+        try:
+            scenario = read(library.find(name), known)
+        except ScenarioProblems as problems:
+            print(problems.render(), file=sys.stderr)
+            code = Exit.USAGE
+        else:
+            counts = (("load", scenario.load), ("fault", scenario.fault), ("check", scenario.check))
+            held = ", ".join(f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}" for word, rows in counts)
+            print(f"ok  {name}: {held}")
+    return code
 
 
 @app.command(epilog=HELP)
@@ -149,9 +165,20 @@ def plan(
     The output lists phases, faults, the number of requests and tokens, the smallest effect that each judge can
     detect, and the checks that can't be judged. Nothing is started.
     """
-    from harness.cli.scenarios import show_plan
+    from harness.costs import cost_table
+    from harness.discovery import discover
+    from harness.plan.describe import describe
+    from harness.plan.plan import make
+    from harness.prepare import prepare
+    from harness.provenance import provenance
+    from runtime.points import catalogue
 
-    return show_plan(options, as_json=as_json)
+    document, found = discover(prepare(options, catalogue()))
+    table = cost_table(options.costs, document.scenario.drive)
+    made = make(document, catalogue(), "planned", provenance())
+    lines = [*found, *describe(made, table.words() if table is not None else None)]
+    print(json.dumps(made.to_json(), indent=1) if as_json else "\n".join(lines))
+    return Exit.PASS
 
 
 @app.command(epilog=HELP)

@@ -23,7 +23,7 @@ import urllib3
 from harness.load.cancel import CancelAt
 from harness.load.chunks import SAMPLE_CHARS_MAX, StreamStats, read_body
 from harness.load.connection import Connection, Cut
-from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
+from harness.load.outcome import ClientEnd, Outcome, decide
 from harness.load.reader import EventReader
 
 READ_BYTES = 65_536
@@ -96,7 +96,7 @@ class Exchange:
             end = ClientEnd(reason)
         response, stats = self._response, self._stats
         status = response.status_code if response is not None else None
-        outcome = decide(ClientObservation(end, status, stats.finish, stats.error_words, stats.malformed))
+        outcome = decide(end, status, stats.finish, stats.error_words, stats.malformed)
         reusable = end is ClientEnd.DONE and self._drained()
         self._close()
         if end is ClientEnd.DONE and stats.done_ns is not None:

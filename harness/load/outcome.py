@@ -4,7 +4,6 @@ HTTP 200 does not mean success: an in-band error, a stream without `[DONE]` and 
 status 200, and each is its own outcome.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -35,17 +34,6 @@ class ClientEnd(StrEnum):
     DONE = "done"  # [DONE], or a complete body
 
 
-@dataclass(frozen=True)
-class ClientObservation:
-    """One request as the client saw it. `error_words`: the in-band error's `code` and `type`, () without an error."""
-
-    end: ClientEnd
-    http: int | None = None
-    finish: str | None = None
-    error_words: tuple[str, ...] = ()
-    malformed: int = 0
-
-
 # Values of `code` or `type` in an error object. A request that already streams with HTTP 200 can't get a 504 or 429,
 # so servers report them in band; ours uses `type`.
 TIMEOUT_WORDS = frozenset(
@@ -64,23 +52,30 @@ _OURS = {
 _BY_STATUS = {429: Outcome.REFUSED, 408: Outcome.TIMEOUT, 504: Outcome.TIMEOUT}
 
 
-def decide(observed: ClientObservation) -> Outcome:
-    """The outcome of one request. The first rule that applies decides."""
-    if observed.end in _OURS:
-        return _OURS[observed.end]
-    if observed.http is None:  # no head: cut before its first byte, or not HTTP
-        return Outcome.MALFORMED if observed.malformed else Outcome.TRUNCATED
-    if observed.http != 200:
-        return _BY_STATUS.get(observed.http, Outcome.HTTP_ERROR)
-    if observed.error_words:
-        return _inband(observed.error_words)
-    if observed.malformed:
+def decide(
+    end: ClientEnd,
+    http: int | None = None,
+    finish: str | None = None,
+    error_words: tuple[str, ...] = (),
+    malformed: int = 0,
+) -> Outcome:
+    """The outcome of one request. The first rule that applies decides.
+
+    `error_words` are the in-band error's `code` and `type`, `malformed` counts the malformed events.
+    """
+    if end in _OURS:
+        return _OURS[end]
+    if http is None:  # no head: cut before its first byte, or not HTTP
+        return Outcome.MALFORMED if malformed else Outcome.TRUNCATED
+    if http != 200:
+        return _BY_STATUS.get(http, Outcome.HTTP_ERROR)
+    if error_words:
+        return _inband(error_words)
+    if malformed:
         return Outcome.MALFORMED
-    if observed.end is not ClientEnd.DONE:
+    if end is not ClientEnd.DONE:
         return Outcome.TRUNCATED
-    if observed.finish is None:
-        return Outcome.NO_FINISH_REASON
-    return Outcome.OK
+    return Outcome.NO_FINISH_REASON if finish is None else Outcome.OK
 
 
 def _inband(words: tuple[str, ...]) -> Outcome:

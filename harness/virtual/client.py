@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from harness.load.cancel import CancelAt, parse_cancel
 from harness.load.itl import GapHistogram
-from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
+from harness.load.outcome import ClientEnd, Outcome, decide
 from harness.virtual.client_requests import ClientRequest
 from runtime.core.work import Sampled
 from runtime.server.events import (
@@ -115,7 +115,7 @@ class Client:
         self.error = error if error is not None else self.error
         if end is ClientEnd.CANCELLED:
             self.cancel_ns = now_ns
-        self.outcome = decide(ClientObservation(end, self.http, self.finish, error_words))
+        self.outcome = decide(end, self.http, self.finish, error_words)
 
     def reply_row(self) -> Row:
         """The row of table reply."""

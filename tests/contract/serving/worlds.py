@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from faults import FaultSpec, parse_do
 from harness.load.itl import GapHistogram
 from harness.load.malformed import malformed_body
-from harness.load.outcome import ClientEnd, ClientObservation, Outcome, decide
+from harness.load.outcome import ClientEnd, Outcome, decide
 from harness.virtual.client import Client
 from harness.virtual.client_requests import ClientRequest
 from harness.virtual.rows import Rows, Values
@@ -160,7 +160,7 @@ class HttpWorld:
         return dict(self.engine.env.counters.total)
 
     def outcome(self) -> Outcome | None:
-        return None if self._seen["end"] is None else decide(ClientObservation(**self._seen))
+        return None if self._seen["end"] is None else decide(**self._seen)
 
     def close(self) -> None:
         self.leave()
