@@ -13,14 +13,9 @@ class CancelAt:
     stage: str  # "queued" | "prefill" | "token"
     chunk: int = 0  # for "token": number of events with text to receive first
 
-    def after_send(self) -> bool:
-        return self.stage == "queued"
-
-    def after_head(self) -> bool:
-        return self.stage == "prefill"
-
-    def after_chunk(self, chunks: int) -> bool:
-        return self.stage == "token" and chunks >= self.chunk
+    def due(self, stage: str, chunks: int = 0) -> bool:
+        """True when the client closes the connection at this stage, after this number of events with text."""
+        return stage == self.stage and chunks >= self.chunk
 
 
 def parse_cancel(text: str | None) -> CancelAt | None:

@@ -124,7 +124,7 @@ class Exchange:
             self._head_ns = self._clock_ns()
             if response.status_code != 200:
                 return self._read_refusal(response)
-            if self.request.cancel is not None and self.request.cancel.after_head():
+            if self.request.cancel is not None and self.request.cancel.due("prefill"):
                 self._hang_up()
             if "json" in response.headers.get("Content-Type", ""):
                 return self._read_body(response)
@@ -141,7 +141,7 @@ class Exchange:
             return ClientEnd.CUT if self._connection.sent else ClientEnd.UNREACHED
 
     def _after_send(self) -> None:
-        if self.request.cancel is not None and self.request.cancel.after_send():
+        if self.request.cancel is not None and self.request.cancel.due("queued"):
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -165,7 +165,7 @@ class Exchange:
                         stats.done_ns = stats.done_ns or now_ns
                 return ClientEnd.CLOSED if stats.done_ns is None else ClientEnd.DONE
             reader.feed(data, now_ns)
-            if cancel is not None and stats.done_ns is None and cancel.after_chunk(stats.chunks):
+            if cancel is not None and stats.done_ns is None and cancel.due("token", stats.chunks):
                 self._hang_up()
         return ClientEnd.DONE if stats.done_ns is not None else ClientEnd.CLOSED
 

@@ -64,9 +64,10 @@ class LiveStats(ABC):
             "throughput.requests": len(ok) / WINDOW_S,
             "throughput.tokens": sum(reply.tokens for reply in self.recent) / WINDOW_S,
             "host.disk_free": self.sensors.get("host.disk_free"),
-            "host.hiccup.max": _times(self.sensors.get("host.hiccup_ms"), 1e-3),
-            "load.lateness.p99": _times(self.sensors.get("load.lateness_ms_p99"), 1e-3),
         }
+        for metric, series in (("host.hiccup.max", "host.hiccup_ms"), ("load.lateness.p99", "load.lateness_ms_p99")):
+            if series in self.sensors:
+                found[metric] = self.sensors[series] / 1e3
         for metric, values in (("ttft", [one.ttft_s for one in ok]), ("e2e", [one.e2e_s for one in ok])):
             found |= {f"{metric}.{stat}": value for stat, value in _stats([one for one in values if one is not None])}
         return {name: value for name, value in found.items() if value is not None}
@@ -74,10 +75,6 @@ class LiveStats(ABC):
 
 def _share(replies: list[RecentReply], bad: Callable[[RecentReply], bool]) -> float | None:
     return sum(map(bad, replies)) / len(replies) if replies else None
-
-
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 def _stats(values: list[float]) -> list[tuple[str, float]]:

@@ -68,7 +68,7 @@ class Client:
                 return self._receive_tokens(now_ns, sampled)
             case Head():
                 self.head_ns, self.http = now_ns, 200
-                return self.cancel is not None and self.cancel.after_head()
+                return self.cancel is not None and self.cancel.due("prefill")
             case Finished(reason):
                 self.finish = reason
             case Counts(ended):
@@ -157,7 +157,7 @@ class Client:
                 self.gap_max = gap_ns
             self.gaps.add(self.request.load, gap_ns)
         self.last_ns = now_ns
-        return self.cancel is not None and self.cancel.after_chunk(self.chunks)
+        return self.cancel is not None and self.cancel.due("token", self.chunks)
 
     def _keep(self, sampled: Sequence[Sampled]) -> None:
         """Append tokens to the answer."""

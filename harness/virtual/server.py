@@ -67,7 +67,7 @@ class VirtualServer:
         except InvalidRequest as failure:
             problem = problem_of_failure(failure)
         else:
-            if client.cancel is not None and client.cancel.after_send():
+            if client.cancel is not None and client.cancel.due("queued"):
                 self.hang_up(client, ClientEnd.CANCELLED)
             return
         self.admission.reject(caller, problem)
