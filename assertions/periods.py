@@ -1,8 +1,8 @@
-r"""Trends are fitted to one value for each whole period of the load.
+r"""Drift is fitted to one value for each whole period of the load; `leak` uses the periods to count what was planned.
 
     value   |  /\    /\    /\    /\        samples of one second are correlated: a line through them
-            | /  \/\/  \/\/  \/\/  \       calls 30-40 % of clean runs a leak (simulated)
-            |-----|-----|-----|-----|      a period's mean has no phase of the load left in it
+            | /  \/\/  \/\/  \/\  \       calls 30-40 % of clean runs a drift (simulated)
+            |-----|-----|-----|-----|      a period's value has no phase of the load left in it
                p0    p1    p2    p3        a line through them, with a t interval, is wrong in 1-2 %
 
 Fault windows and quiesces are removed from the samples. A period that keeps less than half of its time is left out.
