@@ -23,9 +23,11 @@ from assertions.windows import inside
 
 DEFAULT_LIMIT = 0.2
 LOG_SD = 0.5
-"""SD of the logarithm of a latency that the plan assumes; the run's own is in the verdict's interval."""
-UNSEEN_MAX = 5.0
-"""A check is refused when only a change beyond its limit by so many times the limit is seen."""
+"""SD of the logarithm of a latency that the plan tells its sight for; the run's own is in the verdict's interval."""
+LOG_SD_LEAST = 0.1
+"""The steadiest latency on which a check may count: it is refused when its limit cannot be judged even then."""
+UNSEEN_MAX = 2.0
+"""The smallest visible change may lie beyond the limit by so many times the limit."""
 
 
 def judge(plan: PlanView, load: str) -> Judge:
@@ -145,26 +147,28 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
 
 def _unseen(plan: PlanView, rate: float, parsed: Expression) -> Missing | None:
     """A reason when the planned probes cannot show a change near the limit."""
-    seen, probes, needed = _sight(plan, rate, parsed)
+    seen, probes, needed = _sight(plan, rate, parsed, LOG_SD_LEAST)
     if seen - parsed.value <= UNSEEN_MAX * parsed.value:
         return None
-    because = f"a limit of {parsed.value:.2%} cannot be judged: {probes:,.0f} probes show a change from {seen:.1%} on"
+    because = (
+        f"a limit of {parsed.value:.2%} cannot be judged: {probes:,.0f} probes show a change from {seen:.1%} on at best"
+    )
     return Missing(
         because, f"{needed:,.0f} probes ({duration(needed / rate)} at {rate:g}/s), or a limit of {seen / 2:.0%}"
     )
 
 
-def _sight(plan: PlanView, rate: float, parsed: Expression) -> tuple[float, float, float]:
+def _sight(plan: PlanView, rate: float, parsed: Expression, log_sd: float) -> tuple[float, float, float]:
     """(the smallest change that is seen in nine runs of ten, the planned probes, the probes that show twice the limit).
 
-    A quantile q of n lognormal latencies has the log error LOG_SD sqrt(q (1 - q) / n) / density(q). A line through
+    A quantile q of n lognormal latencies has the log error `log_sd` sqrt(q (1 - q) / n) / density(q). A line through
     equal periods makes it an error of the change of sqrt(12) times that, with n all probes of the trial.
     """
     probes = rate * length(selected_intervals(plan, "outside", ("trial",)))
     number, _ = periods.count_periods(plan)
     q, z = parsed.quantile, stats.normal_quantile(parsed.quantile or 0.5)
     spread = math.sqrt(q * (1 - q)) * math.sqrt(2 * math.pi) * math.exp(z * z / 2) if q else 1.0
-    error = LOG_SD * spread * math.sqrt(12)
+    error = log_sd * spread * math.sqrt(12)
     errors = stats.t_quantile(1 - stats.ALPHA, number - 2) + stats.t_quantile(stats.POWER, number - 2)
     seen = math.expm1(math.log1p(parsed.value) + errors * error / math.sqrt(probes))
     return seen, probes, (errors * error / math.log((1 + 2 * parsed.value) / (1 + parsed.value))) ** 2
@@ -174,7 +178,6 @@ def _note(plan: PlanView, check: Check, parsed: Expression) -> str | None:
     rate = sum(load.rate_mean or 0.0 for load in plan.loads if load.probe and _selected(load, check))
     if parsed.metric == "drift.itl" or needs(plan, check, parsed) is not None:
         return None
-    seen, probes, needed = _sight(plan, rate, parsed)
-    return (
-        f"{probes:,.0f} probes see a change from {seen:.1%} on in nine runs of ten; {needed:,.0f} see twice the limit"
-    )
+    seen, probes, needed = _sight(plan, rate, parsed, LOG_SD)
+    seeing = f"{probes:,.0f} probes see a change from {seen:.1%} on in nine runs of ten"
+    return f"{seeing}, {needed:,.0f} see twice the limit; for latencies with a log SD of {LOG_SD:g}"
