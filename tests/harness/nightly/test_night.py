@@ -124,7 +124,7 @@ def test_two_nights_of_a_real_server_are_compared_on_the_page_and_told_to_the_ci
     cases = {str(case.get("name")) for case in suites["afloat"].iter("testcase")}
     assert {"answered", "alive", "tokens", "reclamation", "e2e.p50 < 20s [all]"} <= cases
     page = (written / "night.html").read_text()
-    assert "nights before</dt><dd>1<" in page
+    assert "past nights</dt><dd>1<" in page
     assert "No scenario and no judge has another state." in page
     figures = page.split('id="figures"')[1]
     assert re.search(
