@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: soak demo test lint slow long clean
+.PHONY: soak demo test lint slow crash live long clean
 
 soak: $(READY)          ## a trial of the built-in runtime: HTTP, Locust load, faults, verdict (about 2 minutes)
 	RUNS_DIR=$(RUNS_DIR) $(BIN)/seatrial run first-soak
@@ -23,10 +23,15 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Crashes are told by what is left and not by timing, so two run at once. Live trials are judged by their timing: one
-# by one, and what only computes runs beside them, where it takes nothing from them: niced, and no thread of it spins.
-slow: $(READY)          ## the tests that start real processes or take long (about twelve minutes on two cores)
+slow: crash live        ## the tests that start real processes or take long (about fifteen minutes on two cores)
+
+# Crashes are told by what is left and not by timing, so two run at once, and other tests beside them.
+crash: $(READY)
 	$(BIN)/python -m pytest -q -m 'slow and not soak' -n 2 tests/crash
+
+# Live trials are judged by their timing: one by one, and what only computes runs beside them, where it takes nothing
+# from them: niced, and no thread of it spins.
+live: $(READY)
 	@rest=$$(mktemp); \
 	OMP_WAIT_POLICY=passive nice -n 19 \
 	  $(BIN)/python -m pytest -q -m 'slow and not soak and not live' -n 0 --ignore=tests/crash >$$rest 2>&1 & beside=$$!; \

@@ -11,7 +11,7 @@ import numpy as np
 from assertions import periods, stats
 from assertions.context import Judge, JudgeContext, Missing
 from assertions.expression import Expression
-from assertions.formatting import amount, between, duration, seconds, since_start
+from assertions.formatting import amount, between, duration, seconds, since_start, size
 from assertions.judges.alive import SERVER
 from assertions.periods import PERIODS_MIN
 from assertions.plan_view import Check, PlanView
@@ -30,6 +30,7 @@ SERIES: dict[str, tuple[tuple[str, ...], str, str, bool]] = {
     "kv_live": (("kv.live_blocks",), "count_per_hour", "kv_live", True),
 }
 OWN_SD_BUDGET = 4.0
+PAGE_BYTES = 4096
 VISIBLE = stats.t_quantile(1 - stats.ALPHA, DEGREES) + stats.t_quantile(stats.POWER, DEGREES)
 """Standard errors above a limit at which growth is found in nine runs of ten."""
 
@@ -50,7 +51,7 @@ def check_judge(plan: PlanView, check: Check, parsed: Expression) -> Judge:
     return Judge(
         check.name,
         lambda context: decide(context, series, parsed, check.name),
-        lambda plan: needs(plan, series),
+        lambda plan: needs(plan, series) or _too_fine(plan, series, parsed),
         level=check.level,
         asked=True,
         note=lambda plan: _note(plan),
@@ -216,6 +217,17 @@ def needs(plan: PlanView, series: str) -> Missing | None:
     else:
         missing = Missing("the target has no kv_live", "give target.metrics with a gauge of live KV blocks")
     return missing or periods.too_few_periods(plan)
+
+
+def _too_fine(plan: PlanView, series: str, parsed: Expression) -> Missing | None:
+    """A reason when a budget of memory is less than one page over the trial, which no reading shows."""
+    budget = abs(parsed.value) * (plan.trial_s or 0.0) / 3600
+    if SERIES[series][1] != "bytes_per_hour" or not 0 < budget < PAGE_BYTES:
+        return None
+    because = f"{amount(parsed.value, 'bytes_per_hour')} is {size(budget)} over the trial, less than one page of memory"
+    return Missing(
+        because, f"a budget of {size(PAGE_BYTES * 3600 / (plan.trial_s or 1.0))}/h or more, or a longer trial"
+    )
 
 
 def no_process(plan: PlanView) -> Missing | None:

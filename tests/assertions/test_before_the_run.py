@@ -94,6 +94,15 @@ def test_drift_under_a_load_that_still_rises_is_refused() -> None:
     assert "load chat still rises when the trial begins" in (said.because or "")
 
 
+def test_a_leak_of_less_than_a_page_over_the_trial_is_refused() -> None:
+    run = long_run()
+    run.plan["target"]["capabilities"] = ["pid"]
+    said = need(run, "leak.rss_anon < 1KiB/h")
+    assert said.state is NeedState.REFUSED
+    assert "less than one page of memory" in (said.because or "")
+    assert need(run, "leak.rss_anon < 64KiB/h").state is NeedState.PLANNED
+
+
 def test_a_quantile_says_how_many_may_break_the_limit() -> None:
     assert (
         need(healthy(), "ttft.p99 < 800ms").note

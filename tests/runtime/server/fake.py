@@ -21,7 +21,7 @@ from runtime.stats import EngineStats
 EOS = 256
 BIG = 300
 """A token whose text is 4000 characters, for clients that do not read."""
-WAIT_S = 10.0
+WAIT_S = 60.0
 USAGE = Usage("activation", 4096, 700, 768, 0, 3328, 3000, 0, 3, 9, 8)
 
 
