@@ -99,6 +99,7 @@ def test_a_stream_that_ends_early_as_if_finished_breaks_the_contract_though_ever
     assert "truncated" not in trial.text
 
 
+@pytest.mark.soak  # the same kind of bug is found without a server in harness/virtual/test_virtual_runs.py
 def test_a_block_given_away_too_early_is_a_breach_of_the_tags_and_its_request_gets_no_200(
     found: Callable[[str], Trial],
 ) -> None:
