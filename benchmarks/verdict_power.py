@@ -38,7 +38,7 @@ def growth_rates(
 ) -> Rates:
     """The rates of the trend judges for one shape under one noise."""
     blocks, values = _series(shape_name, noise_name, hours, runs, seed, budget, windows)
-    return _rates([found.against("<", budget)[0] for found in growths_of(blocks, values)])
+    return _rates([found.against(budget)[0] for found in growths_of(blocks, values)])
 
 
 def peer_rates(peer: str, shape_name: str, noise_name: str, hours: float, runs: int, seed: int) -> Rates:

@@ -183,7 +183,10 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
         return Missing("recovery needs a fault", "add a [[fault]]")
     if parsed.family == "host" and plan.drive == "virtual":
         return Missing("a virtual run does not measure the host", 'set drive = "live"')
-    if parsed.family == "max" and parsed.metric != "max.fragmentation":
+    if parsed.metric == "max.fragmentation":
+        told = plan.target_kind == "builtin"
+        return None if told else Missing("only the built-in runtime tells what its KV bytes were asked for", "drop it")
+    if parsed.family == "max":
         return leak.no_process(plan)
     return _too_few(plan, check, parsed)
 

@@ -147,6 +147,10 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
 
 def _unseen(plan: PlanView, rate: float, parsed: Expression) -> Missing | None:
     """A reason when the planned probes cannot show a change near the limit."""
+    if parsed.value <= 0:
+        return Missing(
+            "a limit of 0% cannot be judged: no number of probes shows that nothing changed", "a limit above 0%"
+        )
     seen, probes, needed = _sight(plan, rate, parsed, LOG_SD_LEAST)
     if seen - parsed.value <= UNSEEN_MAX * parsed.value:
         return None

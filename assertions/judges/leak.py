@@ -76,7 +76,7 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
     found = growth_of(replace(blocks, values=sign * blocks.values))
     hours = blocks.span_ns / periods.HOUR_NS
     budget = parsed.value if parsed else OWN_SD_BUDGET * found.residual_sd / hours
-    state, reason = found.against(op, sign * budget * hours)
+    state, reason = found.against(sign * budget * hours)
     return _judged(context, name, series, blocks, found, sign / hours, state, reason, op, budget, not parsed)
 
 

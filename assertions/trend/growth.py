@@ -81,8 +81,8 @@ class Growth:
     residual_sd: float
     """SD of the blocks about the shape that explains them best."""
 
-    def against(self, op: str, budget: float) -> tuple[State, str]:
-        """The state of a check `growth op budget` (growth over the span), and what an UNKNOWN or a FAIL rests on."""
+    def against(self, budget: float) -> tuple[State, str]:
+        """The state of a check that growth over the span stays under `budget`, and the reason: a shape or a doubt."""
         if self.low == self.high:  # a series that never changed keeps any budget, also a budget of 0
             return (State.PASS if self.line.size <= budget else State.FAIL), "constant"
         likely = max(self.ended.likelihood, self.wave.likelihood) + AHEAD

@@ -73,8 +73,11 @@ def sub_blocks(
     """Cut the samples (`t_ns`, `values`, `kept`: [samples]) of the intervals of `trial`, in ns, into blocks.
 
     A block is the mean of its kept samples, or with `lowest` the least. `period_ns` is the period of the load; blocks
-    are whole parts of it.
+    are whole parts of it. A trial without length has no blocks.
     """
+    if not sum(end - start for start, end in trial) > 0:
+        none = np.zeros(0)
+        return SubBlocks(none, none, np.zeros(0, np.int64), none, 0.0)
     edges = np.array(trial, np.float64).ravel()
     load_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))  # no time passes between trials
     width_ns, phases = _width(float(load_ns[-1]), period_ns)

@@ -49,6 +49,7 @@ def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None =
         sizes = _sizes(root / str(pid) / "status")
         # The name in parentheses may contain spaces and parentheses, so fields are counted from its end.
         head, _, tail = (root / str(pid) / "stat").read_text().rpartition(")")
+        fds = _count(root / str(pid) / "fd")
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = tail.split()
@@ -64,7 +65,7 @@ def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None =
         rss_shmem=sizes.get("RssShmem"),
         swap=sizes.get("VmSwap"),
         threads=int(fields[17]),
-        fds=_count(root / str(pid) / "fd"),
+        fds=fds,
         cpu_ns=(int(fields[11]) + int(fields[12])) * 1_000_000_000 // ticks,
     )
 
@@ -92,5 +93,5 @@ def _sizes(path: Path) -> dict[str, int]:
 def _count(path: Path) -> int | None:
     try:
         return len(os.listdir(path))
-    except (PermissionError, FileNotFoundError):
+    except PermissionError:
         return None

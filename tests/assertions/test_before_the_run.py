@@ -82,6 +82,9 @@ def test_a_drift_that_no_probe_of_the_plan_can_show_is_refused_with_its_price() 
     said = drifting("drift.ttft.p50 < 0.1%", 1.0)
     assert said.state is NeedState.REFUSED
     assert "a limit of 0.10% cannot be judged: 28,800 probes show a change from" in (said.because or "")
+    none = drifting("drift.ttft.p50 < 0%", 1.0)
+    assert none.state is NeedState.REFUSED
+    assert "a limit of 0% cannot be judged" in (none.because or "")
     assert re.fullmatch(r"[\d,]+ probes \(\d+\w at 1/s\), or a limit of \d+%", said.cure or "")
 
 
@@ -101,6 +104,13 @@ def test_a_leak_of_less_than_a_page_over_the_trial_is_refused() -> None:
     assert said.state is NeedState.REFUSED
     assert "less than one page of memory" in (said.because or "")
     assert need(run, "leak.rss_anon < 64KiB/h").state is NeedState.PLANNED
+
+
+@pytest.mark.parametrize(("kind", "state"), [("builtin", NeedState.PLANNED), ("url", NeedState.REFUSED)])
+def test_fragmentation_is_refused_where_the_target_cannot_tell_it(kind: str, state: NeedState) -> None:
+    run = healthy()
+    run.plan["target"]["kind"] = kind
+    assert need(run, "max.fragmentation < 40%").state is state
 
 
 def test_a_quantile_says_how_many_may_break_the_limit() -> None:

@@ -104,6 +104,14 @@ class TestLeak:
         assert judged.state is State.PASS
         assert judged.figures["blocks_left_out"] == 11, "six blocks of 10 s a period: from 799 s to 910 s"
 
+    def test_a_run_that_ended_before_its_trial_is_unknown_with_the_periods_it_lacks(self) -> None:
+        run = long_run()
+        memory(run)
+        run.tables["phase"] = [row for row in run.tables["phase"] if row["name"] in ("warmup", "baseline")]
+        judged = checked(run, self.THAT)
+        assert judged.state is State.UNKNOWN
+        assert judged.summary.startswith("0 whole periods of 1m were usable, 8 are needed")
+
     def test_a_series_without_a_sensor_is_unknown_and_says_why(self) -> None:
         run = long_run()
         run.series("server.rss_anon", [], absent="no pid")

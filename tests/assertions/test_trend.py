@@ -37,7 +37,7 @@ def series(
 
 def judged(blocks: SubBlocks, mib_per_hour: float) -> tuple[State, str, Growth]:
     found = growth_of(blocks)
-    return *found.against("<", mib_per_hour * MIB * blocks.span_ns / HOUR), found
+    return *found.against(mib_per_hour * MIB * blocks.span_ns / HOUR), found
 
 
 def steps(*at_h: float, size: float) -> Curve:
@@ -136,14 +136,14 @@ def test_fault_windows_at_one_phase_of_the_load_neither_hide_nor_make_growth(lea
 
 def test_a_series_that_never_changes_keeps_a_budget_of_nothing_and_one_that_falls_short_fails() -> None:
     found = growth_of(series(lambda at: 0 * at, noise=0.0))
-    assert found.against("<", 0.0)[0] is State.PASS
-    assert found.against("<", -1.0)[0] is State.FAIL
+    assert found.against(0.0)[0] is State.PASS
+    assert found.against(-1.0)[0] is State.FAIL
 
 
 def test_one_descriptor_more_is_told_and_is_no_leak() -> None:
     t_ns = np.arange(0, 8 * HOUR, 60e9)
     blocks = sub_blocks(t_ns, 40.0 + (t_ns > 3.3 * HOUR), t_ns >= 0, [(0.0, 8.0 * HOUR)], None)
-    state, reason = growth_of(blocks).against("<", 0.0)
+    state, reason = growth_of(blocks).against(0.0)
     assert (state, reason) == (State.UNKNOWN, "ended")
 
 

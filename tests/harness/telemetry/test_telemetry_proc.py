@@ -1,6 +1,8 @@
 """/proc of a process and of the host, read from files that the test wrote."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,24 @@ def test_a_tree_is_the_process_and_the_children_of_all_its_threads(tmp_path: Pat
         (10, "server"), (11, "engine"), (12, "worker"), (13, "helper")
     ]  # fmt: skip
     assert read_tree(500, tmp_path) == ()
+
+
+def test_a_child_that_runs_is_found_with_its_memory_and_its_descriptors() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"on\n")
+        child.stdin.flush()
+        child.stdout.readline()  # it has become cat
+        (found,) = [each for each in read_tree(os.getpid()) if each.pid == child.pid]
+        assert found.name == "cat"
+        assert found.rss_anon is not None
+        assert found.fds is not None
+        assert found.fds >= 3
+        child.stdin.close()
+
+
+def test_a_process_that_ends_while_it_is_read_is_gone_and_not_of_another_user(tmp_path: Path) -> None:
+    write_process(tmp_path, 10)
+    shutil.rmtree(tmp_path / "10" / "fd")
+    assert read_process(10, tmp_path) is None
