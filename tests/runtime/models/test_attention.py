@@ -12,22 +12,10 @@ from hypothesis import given
 from runtime.core.work import Sampling, Work
 from runtime.memory.spans.span import PoolKind
 from runtime.models import attention, by_page
-from runtime.models.config import DecoderConfig
 from runtime.models.kv import PagedKv
 from runtime.models.prepare import StepInputs, prepare
 from runtime.models.workspace import Workspace, alone
-
-CONFIG = DecoderConfig(
-    architectures=["LlamaForCausalLM"],
-    vocab_size=50,
-    hidden_size=24,
-    intermediate_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=6,
-    num_key_value_heads=2,
-    head_dim=8,
-    max_position_embeddings=512,
-)
+from tests.runtime.models.worlds import ONE_LAYER
 
 
 def decode_work(tables: list[list[int]], contexts: list[int]) -> Work:
@@ -49,7 +37,7 @@ def decode_work(tables: list[list[int]], contexts: list[int]) -> Work:
 
 
 def random_kv(blocks: int) -> PagedKv:
-    kv = PagedKv(CONFIG, blocks, 4)
+    kv = PagedKv(ONE_LAYER, blocks, 4)
     generator = torch.Generator().manual_seed(3)
     for store in (*kv.keys, *kv.values):
         store.normal_(generator=generator)
@@ -58,7 +46,7 @@ def random_kv(blocks: int) -> PagedKv:
 
 def attend(inputs: StepInputs, queries: torch.Tensor, kv: PagedKv, space: Workspace | None = None) -> torch.Tensor:
     unused, output = torch.zeros(len(queries), 2, 8), torch.empty(len(queries), 48)
-    space = alone(CONFIG) if space is None else space
+    space = alone(ONE_LAYER) if space is None else space
     attention.attention(attention.Operands(inputs, queries, unused, unused, kv, space, output))(0)
     assert not space.held(), "scratch is given back"
     return output
@@ -119,7 +107,7 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
     assert inputs.decode is not None
     inputs = replace(inputs, decode=replace(inputs.decode, run=None, at=torch.arange(rows) if mixed else None))
     queries = torch.randn((rows, 6, 8), generator=torch.Generator().manual_seed(seed))
-    space = alone(CONFIG)
+    space = alone(ONE_LAYER)
     space.scratch_bytes = 65536 + 2 * 4 * 24 * (2 * 2 * 8 + 2 * 6)  # two rows a part, at most
     assert torch.allclose(attend(inputs, queries, kv, space), attend(inputs, queries, kv), atol=1e-6)
     usage = space.pools[PoolKind.WORKSPACE].usage()
@@ -130,7 +118,7 @@ def test_rows_go_in_parts_where_scratch_is_short(rows: int, mixed: bool, seed: i
 @pytest.mark.parametrize("tables", [[[3, 9, 1], [0], [8, 2]], [[3, 60, 1], [0], [8, 33]]], ids=["by page", "gathered"])
 def test_what_scratch_held_before_is_read_by_nobody(tables: list[list[int]]) -> None:
     """Not even NaN, which no mask covers: one broken request must not reach into the next launch."""
-    kv, space = random_kv(64), alone(CONFIG)
+    kv, space = random_kv(64), alone(ONE_LAYER)
     inputs = prepare(decode_work(tables, [11, 2, 5]), kv)
     assert inputs.decode is not None
     assert (inputs.decode.run is not None) == (60 not in tables[0])

@@ -22,26 +22,15 @@ from runtime.models.loader import load_weights
 from runtime.models.runner import ModelRunner
 from runtime.models.workspace import Workspace, alone
 from tests.runtime.fakes import SetClock
-from tests.runtime.models.worlds import Driver, generate
+from tests.runtime.models.worlds import ONE_LAYER, Driver, generate
 
-CONFIG = DecoderConfig(
-    architectures=["LlamaForCausalLM"],
-    vocab_size=50,
-    hidden_size=24,
-    intermediate_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=6,
-    num_key_value_heads=2,
-    head_dim=8,
-    max_position_embeddings=512,
-)
 MIB = 1 << 20
 
 
 class Bench:
     """A step space with faults that can be armed, and poison below."""
 
-    def __init__(self, config: DecoderConfig = CONFIG, step: int = MIB, room: int | None = None) -> None:
+    def __init__(self, config: DecoderConfig = ONE_LAYER, step: int = MIB, room: int | None = None) -> None:
         catalogue = Catalogue(ALLOC_POINTS)
         clock = SetClock()
         self.faults = Faults(catalogue, clock.now_ns, lambda fire: None, lambda state: None)
@@ -75,7 +64,7 @@ def test_buffers_of_a_step_are_dense_aligned_and_share_nothing(shapes: list[tupl
             tensor.fill_(value)
         for value, tensor in enumerate(tensors):
             assert tensor.eq(value).all(), "somebody else writes here"
-        assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(CONFIG, tokens, sampled) <= MIB
+        assert sum(span.bytes for span, _ in bench.space.held()) <= step_bytes(ONE_LAYER, tokens, sampled) <= MIB
         bench.space.end()
         assert not bench.space.held()
     usage = bench.space.pools[PoolKind.ACTIVATION].usage()

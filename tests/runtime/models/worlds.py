@@ -10,11 +10,24 @@ import numpy as np
 import torch
 
 from runtime.core.work import Sampling, Work
-from runtime.models.config import read_config
+from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
 from runtime.models.runner import ModelRunner
+
+ONE_LAYER = DecoderConfig(
+    architectures=["LlamaForCausalLM"],
+    vocab_size=50,
+    hidden_size=24,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=512,
+)
+"""A decoder of one small layer whose heads share KV, for parts that need no weights."""
 
 SIZES: dict[str, Any] = {
     "vocab_size": 211,
