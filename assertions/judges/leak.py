@@ -67,6 +67,8 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
     usable = int(blocks.kept_ns / NS_PER_S / period_s + 0.01)
     if usable < PERIODS_MIN or len(blocks.at) < BLOCKS_MIN:
         because = f"{usable} whole periods of {duration(period_s)} were usable, {PERIODS_MIN} are needed"
+        if usable >= PERIODS_MIN:
+            because = f"the samples fill {len(blocks.at)} blocks of the trial, {BLOCKS_MIN} are needed"
         if context.cut_short:
             because += f"; {context.cut_short}"
         more = duration(max(1, PERIODS_MIN - usable) * period_s)

@@ -19,6 +19,8 @@ from assertions.rows import Floats, Mask
 
 BLOCKS = 96
 PHASES_MAX = 48
+SAMPLES_MIN = 2
+"""Samples of a block, at least: shorter blocks would have none now and then."""
 COVERAGE_MIN = 0.5
 """The share of its samples that a block must keep."""
 
@@ -80,7 +82,8 @@ def sub_blocks(
         return SubBlocks(none, none, np.zeros(0, np.int64), none, 0.0)
     edges = np.array(trial, np.float64).ravel()
     load_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))  # no time passes between trials
-    width_ns, phases = _width(float(load_ns[-1]), period_ns)
+    sample_ns = float(np.median(np.diff(t_ns))) if len(t_ns) > 1 else 0.0
+    width_ns, phases = _width(float(load_ns[-1]), period_ns, SAMPLES_MIN * sample_ns)
     count = max(1, int(load_ns[-1] / width_ns + 0.01))
     block = np.floor(np.interp(t_ns, edges, load_ns) / width_ns).astype(np.int64)
     inside = (block < count) & np.any([(t_ns >= start) & (t_ns < end) for start, end in trial], axis=0)
@@ -113,9 +116,10 @@ def _values(block: NDArray[np.int64], values: Floats, count: int, lowest: bool) 
     return means
 
 
-def _width(span_ns: float, period_ns: float | None) -> tuple[float, int]:
-    """The length of a block (ns) and the number of phases of the load."""
+def _width(span_ns: float, period_ns: float | None, least_ns: float) -> tuple[float, int]:
+    """The length of a block (ns), at least `least_ns`, and the number of phases of the load."""
     if period_ns is None or span_ns < 2 * period_ns:
-        return span_ns / BLOCKS, 1
-    phases = min(PHASES_MAX, max(1, round(BLOCKS * period_ns / span_ns)))
+        return max(span_ns / BLOCKS, least_ns), 1
+    finest = int(period_ns / least_ns) if least_ns > 0 else PHASES_MAX
+    phases = max(1, min(PHASES_MAX, finest, round(BLOCKS * period_ns / span_ns)))
     return period_ns / phases, phases

@@ -104,6 +104,15 @@ class TestLeak:
         assert judged.state is State.PASS
         assert judged.figures["blocks_left_out"] == 11, "six blocks of 10 s a period: from 799 s to 910 s"
 
+    def test_eight_short_periods_that_end_a_little_early_are_eight_and_a_few_samples_are_told(self) -> None:
+        run = long_run(periods=8, period_s=10)
+        run.tables["phase"][2]["end_ns"] -= 10 * MS
+        memory(run, per_hour=40000 * MIB, period_s=10)
+        assert checked(run, self.THAT).state is State.FAIL
+        run = long_run(periods=10, period_s=4)
+        memory(run, period_s=4)
+        assert checked(run, self.THAT).summary == "the samples fill 20 blocks of the trial, 24 are needed"
+
     def test_a_run_that_ended_before_its_trial_is_unknown_with_the_periods_it_lacks(self) -> None:
         run = long_run()
         memory(run)

@@ -161,6 +161,17 @@ def test_the_phase_of_the_load_stands_still_in_a_quiesce() -> None:
     assert blocks.phase[48] == 0
 
 
+@pytest.mark.parametrize("period_s", [None, 10.0, 3.0, 40.0])
+@pytest.mark.parametrize("trial_s", [30.0, 79.99, 400.0])
+def test_no_block_is_lost_because_samples_are_rare(trial_s: float, period_s: float | None) -> None:
+    """A trial of 80 s, sampled each second, has no 96 blocks."""
+    t_ns = np.arange(0.3e9, trial_s * 1e9, 1e9)
+    period_ns = None if period_s is None else period_s * 1e9
+    blocks = sub_blocks(t_ns, t_ns, t_ns >= 0, [(0.0, trial_s * 1e9)], period_ns)
+    assert blocks.left_out == 0
+    assert blocks.kept_ns >= (trial_s - (period_s or 4.2)) * 1e9
+
+
 def test_the_lowest_value_of_a_block_is_the_level_at_rest() -> None:
     t_ns = np.arange(0, 8 * HOUR, 10e9)
     busy = np.where(np.arange(len(t_ns)) % 7 == 0, 3.0, 90.0)
