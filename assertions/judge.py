@@ -98,7 +98,7 @@ def judges_of(plan: PlanView) -> list[Judge]:
     ]
     if plan.deadline_s is not None:
         bench.append(deadline.judge(plan))
-    bench += [leak.judge(plan, series) for series in leak.SERIES]
+    bench += [leak.judge(plan, series) for series in leak.OBSERVED]
     bench += [drift.judge(plan, each.id) for each in plan.loads if each.probe]
     bench += [check.judge(plan, each) for each in plan.checks]
     return list(_named_once(bench))

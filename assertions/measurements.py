@@ -7,11 +7,11 @@ import numpy as np
 from assertions import stats
 from assertions.context import JudgeContext
 from assertions.formatting import amount, between
-from assertions.intervals import length, within, without
+from assertions.intervals import Interval, length, within, without
 from assertions.judges import recovery
 from assertions.latency import chosen, where_intervals
 from assertions.plan_view import Check
-from assertions.rows import DROPPED, UNFINISHED, Mask
+from assertions.rows import DROPPED, UNFINISHED, Mask, Samples
 from assertions.windows import NS_PER_S, inside
 
 Measurement = tuple[float | None, str, str | None]
@@ -28,10 +28,13 @@ def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
         "dropped": _dropped,
         "throughput.tokens": lambda context, check: _throughput(context, check, tokens=True),
         "throughput.requests": lambda context, check: _throughput(context, check, tokens=False),
+        "fallback_rate": _fallback_rate,
         "load.lateness": _lateness,
         "recovery": _recovery,
         "max.rss_anon": lambda context, check: _extreme(context, "server.rss_anon", np.max, 1.0, "server.swap"),
         "max.fds": lambda context, check: _extreme(context, "server.fds", np.max, 1.0),
+        "max.sockets": lambda context, check: _extreme(context, "server.sockets", np.max, 1.0),
+        "max.file_cache": lambda context, check: _extreme(context, "server.file_cache", np.max, 1.0),
         "max.threads": lambda context, check: _extreme(context, "server.threads", np.max, 1.0),
         "max.fragmentation": lambda context, check: _extreme(context, "kv.internal_fragmentation", np.max, 1.0),
         "host.disk_free": lambda context, check: _extreme(context, "host.disk_free", np.min, 1.0),
@@ -84,6 +87,27 @@ def _throughput(context: JudgeContext, check: Check, tokens: bool) -> Measuremen
         return None, "no time of trial to measure", None
     total = float(np.nansum(requests.output_tokens[mask])) if tokens else float(np.count_nonzero(mask))
     return total / time_s, f"{total:g} in {amount(time_s, 'time')}", None
+
+
+def _fallback_rate(context: JudgeContext, check: Check) -> Measurement:
+    """Fallbacks per engine step in the trial. `where` restricts both to samples that lie inside with the one before."""
+    steps, why = context.history.summed_samples("server.steps")
+    fallbacks = context.history.samples("server.fallbacks")
+    if steps is None or fallbacks is None:
+        return None, why, None
+    intervals, out = where_intervals(context, check.where)
+    trial = context.intervals("trial")
+    counted = without(trial, intervals) if out else within(trial, intervals)
+    done, fell = (_grown(each, counted) for each in (steps, fallbacks))
+    return (fell / done, f"{fell:g} in {done:g} steps", None) if done else (None, "no engine step to count", None)
+
+
+def _grown(counter: Samples, intervals: list[Interval]) -> float:
+    """The growth of a counter between samples of the same interval. A counter that restarts grows from 0."""
+    grown = np.diff(counter.value)
+    grown = np.where(grown < 0, counter.value[1:], grown)
+    both = [inside(t_ns, intervals) for t_ns in (counter.t_ns[:-1], counter.t_ns[1:])]
+    return float(grown[both[0] & both[1]].sum())
 
 
 def _lateness(context: JudgeContext, check: Check) -> Measurement:

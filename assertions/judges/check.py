@@ -23,6 +23,10 @@ from assertions.windows import NS_PER_S, inside
 LATENCIES = ("ttft", "itl", "e2e", "tpot")
 LOWER = (95, 90, 50)
 TIMING = (*LATENCIES, "throughput", "recovery")
+ONLY_BUILTIN = {
+    "max.fragmentation": "what its KV bytes were asked for",
+    "fallback_rate": "its steps and their fallbacks",
+}
 # `load.lateness` measures our own generator, so a breach of the load does not void it.
 
 
@@ -183,9 +187,9 @@ def needs(plan: PlanView, check: Check, parsed: Expression) -> Missing | None:
         return Missing("recovery needs a fault", "add a [[fault]]")
     if parsed.family == "host" and plan.drive == "virtual":
         return Missing("a virtual run does not measure the host", 'set drive = "live"')
-    if parsed.metric == "max.fragmentation":
+    if parsed.metric in ONLY_BUILTIN:
         told = plan.target_kind == "builtin"
-        return None if told else Missing("only the built-in runtime tells what its KV bytes were asked for", "drop it")
+        return None if told else Missing(f"only the built-in runtime tells {ONLY_BUILTIN[parsed.metric]}", "drop it")
     if parsed.family == "max":
         return leak.no_process(plan)
     return _too_few(plan, check, parsed)

@@ -48,6 +48,8 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "kv.cached_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
         "kv.limbo_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
         "kv.total_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",)),
+        "server.steps": MetricSource("steps", "counter", ("seatrial_steps_total",), ours=True),
+        "server.fallbacks": MetricSource("count", "counter", ("seatrial_fallbacks_total",), ours=True),
         **_memory(),
     },
     "sglang": {

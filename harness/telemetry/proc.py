@@ -1,12 +1,15 @@
-"""Reads a process and its descendants from /proc: memory by kind, descriptors, threads, CPU time.
+"""Reads a process and its descendants from /proc: memory by kind, open files, threads, CPU time.
 
 Resident memory is split by kind because the sum hides leaks: file pages come and go with the page cache, and under
 pressure anonymous pages move to swap. Servers hold weights and KV in children, so a process is read with its tree.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from harness.telemetry.open_files import OpenFiles, read_open_files
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,28 @@ class ProcessReading:
     rss_shmem: int | None
     swap: int | None
     threads: int
-    fds: int | None  # None for another user's process
+    files: OpenFiles | None  # None for another user's process
     cpu_ns: int
+
+    @property
+    def fds(self) -> int | None:
+        """Open files."""
+        return None if self.files is None else self.files.fds
+
+    @property
+    def sockets(self) -> int | None:
+        """Open files that are sockets."""
+        return None if self.files is None else self.files.sockets
+
+
+def file_cache(tree: Sequence[ProcessReading]) -> float | None:
+    """Page cache (bytes) of the files that a tree has open for writing, each once; None when not all are known."""
+    written: dict[tuple[int, int], int] = {}
+    for each in tree:
+        if each.files is None:
+            return None
+        written |= each.files.written
+    return float(sum(written.values()))
 
 
 def read_tree(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None = None) -> tuple[ProcessReading, ...]:
@@ -49,7 +72,7 @@ def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None =
         sizes = _sizes(root / str(pid) / "status")
         # The name in parentheses may contain spaces and parentheses, so fields are counted from its end.
         head, _, tail = (root / str(pid) / "stat").read_text().rpartition(")")
-        fds = _count(root / str(pid) / "fd")
+        files = read_open_files(root / str(pid))
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = tail.split()
@@ -65,7 +88,7 @@ def read_process(pid: int, root: Path = Path("/proc"), ticks_per_s: int | None =
         rss_shmem=sizes.get("RssShmem"),
         swap=sizes.get("VmSwap"),
         threads=int(fields[17]),
-        fds=fds,
+        files=files,
         cpu_ns=(int(fields[11]) + int(fields[12])) * 1_000_000_000 // ticks,
     )
 
@@ -88,10 +111,3 @@ def _sizes(path: Path) -> dict[str, int]:
         if name in ("RssAnon", "RssFile", "RssShmem", "VmSwap"):
             sizes[name] = int(value.split()[0]) * 1024
     return sizes
-
-
-def _count(path: Path) -> int | None:
-    try:
-        return len(os.listdir(path))
-    except PermissionError:
-        return None

@@ -15,6 +15,7 @@ from harness.telemetry import host
 from harness.telemetry.clocks import ClockReading, clock_steps
 from harness.telemetry.metrics import SERIES_NAMES, ScrapeFailed, read_metrics, wanted_of
 from harness.telemetry.ports import CounterRate, SamplerPorts, Sink, WatchedProcess
+from harness.telemetry.proc import file_cache
 
 PERIOD_NS = 1_000_000_000
 CLOCK_EVERY_NS = 10_000_000_000
@@ -22,18 +23,19 @@ SLEEP_S = 0.010
 GAP_PERIODS = 3  # periods; a tick later than this is recorded as a gap
 
 
-_CHILD_SERIES = ("rss_anon", "fds", "threads")
-_UNTOLD = {
-    "fds": "descriptors of another user's process can't be counted",
-    "rss_anon": "this kernel does not tell anonymous memory (no RssAnon in /proc/PID/status)",
-}
+_CHILD_SERIES = ("rss_anon", "fds", "sockets", "threads")
+_NOT_OURS = "the open files of another user's process can't be read"
+_UNTOLD = {"fds": _NOT_OURS, "sockets": _NOT_OURS, "file_cache": _NOT_OURS}
 """Why a process does not show a series."""
+_NO_KINDS = "this kernel does not tell memory by kind (no RssAnon in /proc/PID/status)"
 _PROCESS_SERIES: tuple[tuple[str, str, str], ...] = (
     ("rss_anon", "bytes", "gauge"),
     ("rss_file", "bytes", "gauge"),
     ("rss_shmem", "bytes", "gauge"),
     ("swap", "bytes", "gauge"),
     ("fds", "count", "gauge"),
+    ("sockets", "count", "gauge"),
+    ("file_cache", "bytes", "gauge"),
     ("threads", "count", "gauge"),
     ("cpu", "cores", "gauge"),
 )
@@ -125,13 +127,13 @@ class Sampler:
                 self._sink.event(now_ns, name, "gone", float(process.pid), f"process {process.pid} is no more")
             return
         process.started = tree[0].started
-        cores = process.cores(now_ns, tree)
+        of_tree = {"cpu": process.cores(now_ns, tree), "file_cache": file_cache(tree)}
         for series, unit, kind in _PROCESS_SERIES:
-            value = cores if series == "cpu" else _sum([getattr(each, series) for each in tree])
+            value = of_tree[series] if series in of_tree else _sum([getattr(each, series) for each in tree])
             if value is not None:
                 self._put(f"{name}.{series}", unit, kind, "proc", now_ns, value)
             elif series != "cpu" and f"{name}.{series}" not in self._missing:
-                reason = _UNTOLD.get(series, _UNTOLD["rss_anon"])
+                reason = _UNTOLD.get(series, _NO_KINDS)
                 self._declare_absent(f"{name}.{series}", unit, kind, "proc", reason)
         for child, seen in zip(process.name_children(tree[1:]), tree[1:], strict=True):
             for series, unit, kind in _PROCESS_SERIES:

@@ -204,6 +204,8 @@ class World:
                 "server.prompt_tokens": (status.prompt_tokens, "tokens", "counter"),
                 "server.generation_tokens": (status.generation_tokens, "tokens", "counter"),
                 "server.preemptions": (status.preemptions, "preemptions", "counter"),
+                "server.steps": (status.steps, "steps", "counter"),
+                "server.fallbacks": (self.env.counters.fallbacks, "count", "counter"),
                 "load.in_flight": (load.in_flight, "requests", "gauge"),
                 "load.dropped": (load.dropped, "requests", "counter"),
                 "load.sent": (load.sent, "requests", "counter"),

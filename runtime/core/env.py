@@ -9,6 +9,16 @@ from faults import DisabledFaults, Faults
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Clock
 
+FALLBACKS = (
+    "contract.copied",
+    "contract.cast",
+    "contract.rebuilt",
+    "engine.step_repeated",
+    "kv.preempt",
+    "swap.refused",
+)
+"""The counters of paths that a step takes when its first path is closed."""
+
 
 class Counters:
     """Counts of the rare paths that a run took (fallbacks, rungs of a ladder) by name; see `history.md`, table mark."""
@@ -21,6 +31,11 @@ class Counters:
         """Add `n` to the counter `name`."""
         self.total[name] += n
         self._fresh[name] += n
+
+    @property
+    def fallbacks(self) -> int:
+        """How often a step took another path than its first (FALLBACKS)."""
+        return sum(self.total[name] for name in FALLBACKS)
 
     @property
     def fresh(self) -> Set[str]:

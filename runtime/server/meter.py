@@ -84,7 +84,12 @@ class Meter(Collector):
             yield _family(kind, f"vllm:{name}", text, [(runtime.model, value)], "model_name")
         blocks = [("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)]
         yield _family(GAUGE, "seatrial_kv_blocks", "KV blocks by state; the sum is the pool", blocks, "state")
-        counts = sorted(dict(runtime.env.counters.total).items())
+        counters = runtime.env.counters
+        yield _family(COUNTER, "seatrial_steps", "Steps of the engine", [(status.steps,)])
+        yield _family(
+            COUNTER, "seatrial_fallbacks", "Other paths than the first that steps took", [(counters.fallbacks,)]
+        )
+        counts = sorted(dict(counters.total).items())
         yield _family(COUNTER, "seatrial_marks", "Rare paths taken, by name", counts, "name")
         yield from _memory(runtime.memory)
         active: Counts[str] = Counts()

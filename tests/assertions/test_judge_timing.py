@@ -290,6 +290,7 @@ class TestCeilings:
         ("max.fds < 200", State.UNKNOWN),
         ("max.fragmentation < 40%", State.UNKNOWN),
         ("host.disk_free > 1GiB", State.UNKNOWN),
+        ("fallback_rate < 1%", State.UNKNOWN),
     ],
 )
 def test_each_metric_of_a_check_is_read_from_the_run(that: str, state: State) -> None:
@@ -302,6 +303,16 @@ def test_errors_inside_the_window_count_for_where_all_only() -> None:
     judged = said(run, "errors")
     assert judged.state is State.FAIL
     assert "1 of 1320 ended badly" in judged.summary
+
+
+@pytest.mark.parametrize(("where", "told"), [("outside", "2 in "), ("all", "42 in "), ("oom", "40 in ")])
+def test_fallbacks_are_counted_per_step_of_the_trial_in_and_outside_of_fault_windows(where: str, told: str) -> None:
+    """Ten steps a second until a restart at 100 s; two fallbacks before the fault, and forty in its window."""
+    run = with_check("fallback_rate < 1%", where=where)
+    fell = [2.0 * (second > 40) + 40.0 * (second > 61) for second in range(190)]
+    run.series("server.steps", [(second * S, 10.0 * (second % 100)) for second in range(190)])
+    run.series("server.fallbacks", [(second * S, value) for second, value in enumerate(fell)])
+    assert told in said(run, "fallback_rate").summary
 
 
 def test_a_share_is_told_with_its_interval() -> None:

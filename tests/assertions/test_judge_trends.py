@@ -169,6 +169,8 @@ class TestCeiling:
         [
             ("max.fds < 200", State.PASS),
             ("max.fds < 90", State.FAIL),
+            ("max.sockets < 30", State.FAIL),
+            ("max.file_cache < 1MiB", State.PASS),
             ("max.threads <= 7", State.PASS),
             ("max.rss_anon < 1500MiB", State.FAIL),
             ("max.rss_anon < 1700MiB", State.PASS),
@@ -178,6 +180,8 @@ class TestCeiling:
     def test_a_ceiling_holds_over_the_whole_run_with_what_was_swapped_out(self, that: str, state: State) -> None:
         run = long_run()
         run.series("server.fds", [(t * S, 99.0 if t == 3 else 40.0) for t in range(760)])
+        run.series("server.sockets", [(t * S, 30.0) for t in range(760)])
+        run.series("server.file_cache", [(t * S, 4096.0 * (t % 200)) for t in range(760)])
         run.series("server.threads", [(t * S, 7.0) for t in range(760)])
         run.series("server.rss_anon", [(t * S, 1024.0 * MIB) for t in range(760)])
         run.series("server.swap", [(t * S, 600.0 * MIB) for t in range(500, 760)])

@@ -201,7 +201,7 @@ def test_drawn_load_brings_the_rest_of_the_warmup_when_the_trace_is_over(tmp_pat
 def test_judges_that_lack_the_same_are_told_together():
     lines = [line for line in describe(plan_of(SMALL)) if line.startswith("not judged")]
     assert len(lines) == 2  # recovery, and the trends
-    assert "leak.rss_anon, leak.fds, leak.threads, leak.kv_live (8 periods" in " ".join(lines)
+    assert "leak.rss_anon, leak.fds, leak.sockets, leak.threads, leak.kv_live (8" in " ".join(lines)
 
 
 def test_plan_is_told_in_lines_that_a_narrow_terminal_holds_with_numbers_beside_their_units():

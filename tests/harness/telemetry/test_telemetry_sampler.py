@@ -8,11 +8,13 @@ import pytest
 
 from harness.telemetry.clocks import ClockReading, clock_steps, read_clocks
 from harness.telemetry.metrics import ScrapeFailed
+from harness.telemetry.open_files import OpenFiles
 from harness.telemetry.ports import CHILDREN_MAX, SamplerPorts
 from harness.telemetry.proc import ProcessReading
 from harness.telemetry.sampler import Sampler
 
 SECOND = 1_000_000_000
+NINE = OpenFiles(9, 2)
 PAGE = "vllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n"
 
 
@@ -84,12 +86,12 @@ class World:
 def process(
     started: int = 1,
     cpu_ns: int = 0,
-    fds: int | None = 9,
+    files: OpenFiles | None = NINE,
     pid: int = 5,
     name: str = "server",
     rss_anon: int | None = 4096,
 ) -> ProcessReading:
-    return ProcessReading(pid, name, started, rss_anon, 8192, 0, 0, 3, fds, cpu_ns)
+    return ProcessReading(pid, name, started, rss_anon, 8192, 0, 0, 3, files, cpu_ns)
 
 
 @pytest.fixture
@@ -151,14 +153,15 @@ def test_a_restarted_server_goes_on_under_its_name(sampler: Sampler, world: Worl
     assert not [event for event in notes.events if event[1] == "gone"]
 
 
-def test_descriptors_that_we_may_not_count_are_absent_with_a_reason(
-    sampler: Sampler, world: World, notes: Notes
+@pytest.mark.parametrize("series", ["fds", "sockets", "file_cache"])
+def test_open_files_that_we_may_not_read_are_absent_with_a_reason(
+    sampler: Sampler, world: World, notes: Notes, series: str
 ) -> None:
-    world.looks[5] = process(fds=None)
+    world.looks[5] = process(files=None)
     sampler.watch("server", 5)
     sampler.tick()
-    assert "another user" in (notes.declared["server.fds"] or "")
-    assert "server.fds" not in notes.samples
+    assert "another user" in (notes.declared[f"server.{series}"] or "")
+    assert f"server.{series}" not in notes.samples
 
 
 def test_a_host_without_a_sensor_says_so_once_and_samples_the_rest(
@@ -274,7 +277,7 @@ def test_children_without_end_have_series_for_the_first_names_only(
     world.children = [process(pid=pid, name=f"job{pid}") for pid in range(100, 200)]
     sampler.watch("server", 5)
     sampler.tick()
-    assert sum(name.startswith("server.child.") for name in notes.samples) == 3 * CHILDREN_MAX
+    assert sum(name.startswith("server.child.") for name in notes.samples) == 4 * CHILDREN_MAX
     assert notes.samples["server.rss_anon"][-1][1] == 101 * 4096
 
 

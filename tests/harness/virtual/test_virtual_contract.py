@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness.virtual.test_virtual_runs import CALM, judges, small
 
 MENDED = """
@@ -10,6 +12,11 @@ id = "mended"
 do = "contract.bind: corrupt align"
 when = { at = "2s", times = 1 }
 expect = { outcomes = ["ok"], marks = ["contract.copied"] }
+"""
+FEW = """
+[[check]]
+that = "fallback_rate < {limit}"
+where = "all"
 """
 REFUSED = """
 [[fault]]
@@ -31,3 +38,9 @@ def test_a_refused_batch_that_nobody_declared_fails_the_run(tmp_path: Path) -> N
     outcome = small(tmp_path, CALM, undeclared=("contract.bind: corrupt device",))
     assert outcome.exit == 1
     assert judges(outcome)["answered"] == "FAIL"
+
+
+@pytest.mark.parametrize(("limit", "state"), [("5%", "PASS"), ("0.001%", "FAIL")])
+def test_a_copy_that_mends_a_tensor_is_a_fallback_of_the_trial(tmp_path: Path, limit: str, state: str) -> None:
+    outcome = small(tmp_path, CALM + MENDED + FEW.format(limit=limit))
+    assert judges(outcome)[f"fallback_rate < {limit} [all]"] == state
