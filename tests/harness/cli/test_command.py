@@ -1,4 +1,4 @@
-"""The command as a person or a CI job meets it: in a process of its own."""
+"""The command as a person or a CI job meets it. What depends on the process (start, signals, pipes) is tried in one."""
 
 import json
 import shutil
@@ -29,19 +29,21 @@ COMMANDS = (
 HEAVY = ("torch", "scipy", "numpy", "locust", "gevent", "jinja2", "rich", "starlette", "tokenizers")
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_loads_nothing_heavy_and_tells_the_exit_codes(command: str) -> None:
+def test_help_loads_nothing_heavy_and_tells_the_exit_codes() -> None:
+    commands = [[], *([command] for command in COMMANDS)]
     probe = (
-        "import sys; from harness.cli import main; code = main(sys.argv[1:]);"
-        f"print('loaded', [name for name in {HEAVY!r} if name in sys.modules]); sys.exit(code)"
+        "import sys; from harness.cli import main\n"
+        f"for words in {commands!r}:\n"
+        "    code = main([*words, '--help'])\n"
+        f"    print('ended', words, code, [name for name in {HEAVY!r} if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", probe, *command.split(), "--help"], cwd=ROOT, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("loaded []\n")
-    if command != "serve":  # the server's own options, its own parser
-        assert "130 interrupted" in " ".join(done.stdout.split())
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    said = done.stdout
+    for words in commands:
+        told, end, said = said.partition(f"ended {words} 0 []\n")
+        assert end, f"{words} --help: {told}{done.stderr}"
+        if words != ["serve"]:  # the server's own options, its own parser
+            assert "130 interrupted" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,13 @@ def test_a_mistake_is_4_with_a_remedy_and_no_traceback(
     assert "Traceback" not in done.stderr
 
 
+def test_a_process_ends_with_the_code_and_tells_a_mistake_on_stderr(process: Seatrial) -> None:
+    done = process("faults", "--layer", "kv")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "no layer 'kv'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_two_undeclared_mistakes_are_told_at_once(seatrial: Seatrial) -> None:
     typed = ("kv.tak: oom", "nonsense", "kv.take: oom")
     done = seatrial("run", "clean", "--virtual", *(word for line in typed for word in ("--undeclared", line)))
@@ -103,8 +112,8 @@ def test_a_runs_folder_that_can_not_be_is_3_with_what_to_do(seatrial: Seatrial, 
     assert "Errno" not in done.stderr
 
 
-def test_python_dash_o_is_refused(seatrial: Seatrial) -> None:
-    done = seatrial("faults", python=("-O",))
+def test_python_dash_o_is_refused(process: Seatrial) -> None:
+    done = process("faults", python=("-O",))
     assert done.returncode == 4
     assert "without -O" in done.stderr
 
