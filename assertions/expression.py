@@ -9,6 +9,7 @@ be judged without the code that planned it; a test compares the two tables.
 import re
 from dataclasses import dataclass
 
+QUANTILES = ("p50", "p90", "p95", "p99")
 STATS = ("p50", "p90", "p95", "p99", "max", "mean")
 
 # metric -> (dimension, the stats that may follow)
@@ -36,6 +37,9 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "max.threads": ("count", ()),
     "max.file_cache": ("bytes", ()),
     "max.fragmentation": ("share", ()),
+    "fresh_vs_aged.ttft": ("share", QUANTILES),
+    "fresh_vs_aged.e2e": ("share", QUANTILES),
+    "fresh_vs_aged.tpot": ("share", QUANTILES),
     "drift.ttft": ("share", STATS),
     "drift.itl": ("share", STATS),
     "drift.e2e": ("share", STATS),

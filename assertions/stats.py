@@ -104,8 +104,8 @@ def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, 
     return low, high
 
 
-def median_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[float, float]:
-    """The interval of the median of values in the order of time, one-sided alpha at each end.
+def quantile_interval(values: ArrayLike, quantile: float = 0.5, alpha: float = ALPHA) -> tuple[float, float]:
+    """The interval of a quantile of values in the order of time, one-sided alpha at each end.
 
     Neighbouring values are correlated, as latencies in a queue are: n of them count as n (1 - r) / (1 + r), where r is
     the correlation of the ranks of neighbours. Infinite at an end that so few values do not bound.
@@ -117,7 +117,7 @@ def median_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[float, flo
     spread = float(ranks @ ranks)
     correlation = max(0.0, float(ranks[1:] @ ranks[:-1]) / spread) if spread else 0.0
     counted = max(1, int(n * (1 - correlation) / (1 + correlation)))
-    low, high = quantile_ranks(counted, 0.5, alpha)
+    low, high = quantile_ranks(counted, quantile, alpha)
     ordered = np.sort(found)
     return (
         float(ordered[int((low - 1) / counted * n)]) if low >= 1 else -math.inf,

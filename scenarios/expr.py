@@ -94,7 +94,7 @@ def _value(text: str, name: str, unit: Unit) -> float:
                 return parse_seconds(text)
             case Unit.BYTES:
                 return float(parse_bytes(text))
-            case Unit.SHARE if text.endswith("%") and name.startswith("drift."):
+            case Unit.SHARE if text.endswith("%") and name.startswith(("drift.", "fresh_vs_aged.")):
                 return _per(text, "%") / 100  # a drift can exceed 100 %
             case Unit.SHARE:
                 return parse_share(text if text.endswith("%") else _per(text, ""))

@@ -63,7 +63,7 @@ NAMES: Final = frozenset(
     + [f"target.{word}" for word in ("builtin", "command", "url", "metrics_preset.sglang")]
     + [f"target.{key}" for key in TARGET if key not in ("command", "url")]
     + [f"target.groups.{key}" for key in GROUP]
-    + ["phases.trial.time", "phases.trial.completed", "quiesce"]
+    + ["phases.trial.time", "phases.trial.completed", "quiesce", "phases.fresh"]
     + [f"load.arrivals.{word}" for word in get_args(Arrivals)]
     + [f"load.{key}" for key in LOAD]
     + [f"load.trace.{key}" for key in TRACE]
@@ -95,6 +95,8 @@ def _phases(scenario: Scenario) -> Iterator[Feature]:
     yield Feature("phases.trial.completed" if counted else "phases.trial.time", ("phases", "trial"))
     if scenario.phases.quiesce is not None:
         yield Feature("quiesce", ("phases", "quiesce"))
+    if scenario.phases.fresh:
+        yield Feature("phases.fresh", ("phases", "fresh"))
 
 
 def _load(load: Load, path: Path) -> Iterator[Feature]:

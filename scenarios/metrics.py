@@ -34,7 +34,8 @@ class Metric:
     means: str
 
 
-STATS: Final = ("p50", "p90", "p95", "p99", "max", "mean")
+QUANTILES: Final = ("p50", "p90", "p95", "p99")
+STATS: Final = (*QUANTILES, "max", "mean")
 
 
 def _rows() -> tuple[Metric, ...]:
@@ -63,6 +64,9 @@ def _rows() -> tuple[Metric, ...]:
         Metric("max.file_cache", Unit.BYTES, (), False, False, "the most page cache of files that the server writes"),
         Metric("max.threads", Unit.COUNT, (), False, False, "the most threads of the server"),
         Metric("max.fragmentation", share, (), False, False, "the largest share of KV bytes held and not asked for"),
+        Metric("fresh_vs_aged.ttft", share, QUANTILES, True, False, "ttft of the aged target against a fresh one"),
+        Metric("fresh_vs_aged.e2e", share, QUANTILES, True, False, "e2e of the aged target against a fresh one"),
+        Metric("fresh_vs_aged.tpot", share, QUANTILES, True, False, "tpot of the aged target against a fresh one"),
         Metric("drift.ttft", share, STATS, True, False, "change of ttft from the start of the trial to its end"),
         Metric("drift.itl", share, STATS, True, False, "change of itl from the start of the trial to its end"),
         Metric("drift.e2e", share, STATS, True, False, "change of e2e from the start of the trial to its end"),

@@ -1,4 +1,4 @@
-"""`[phases]`: warmup, baseline, trial (with quiesce points), recovery, drain; the order is fixed."""
+"""`[phases]`: warmup, baseline, trial (with quiesce points), recovery, restart and fresh, drain; the order is fixed."""
 
 from typing import Annotated, Any
 
@@ -53,5 +53,7 @@ class Phases(ScenarioTable):
     """Pauses for exact audits inside the trial."""
     recovery: Seconds = 30.0
     """Undisturbed service after the last fault."""
+    fresh: Seconds = 0.0
+    """Service of the target after it was started again, to compare with the time before; 0: no restart."""
     drain_max: PositiveSeconds = 30.0
     """The longest wait for the last replies."""

@@ -23,6 +23,9 @@ def broken_rules(scenario: Scenario) -> Iterator[BrokenRule]:
     if scenario.drive == "virtual" and target.kind != "builtin":
         rule = "virtual time drives our own engine; this target has a clock of its own"
         yield BrokenRule(("drive",), rule, 'write drive = "live"', about=(("target", "kind"),))
+    if scenario.phases.fresh and target.kind == "url":
+        rule = "a target that we did not start cannot be started again"
+        yield BrokenRule(("phases", "fresh"), rule, 'leave it out, or use kind = "command"', (("target", "kind"),))
     unset = [key for key in _LIMITS if getattr(scenario.limits, key) is None]
     if unset and is_remote(target):
         where: Path = ("limits",) if len(unset) < len(_LIMITS) else ("target", "url" if target.url else "metrics")

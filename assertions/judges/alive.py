@@ -58,10 +58,14 @@ def _deaths(context: JudgeContext) -> list[Evidence]:
     for event in context.history.events:
         if not event.proc.startswith(SERVER) or _ours(context, event):
             continue
+        if event.kind == "exit" and event.value in ASKED_TO_STOP and _restarting(context, event.t_ns):
+            continue
         if event.kind == "oom_kill":
             found.append(Evidence(event.t_ns, None, f"the kernel killed the server for memory ({event.detail})"))
         if event.kind == "gave_up":
             found.append(Evidence(event.t_ns, None, f"the supervisor gave the server up: {event.detail}"))
+        if event.kind == "restart_failed":
+            found.append(Evidence(event.t_ns, None, f"the server did not start again: {event.detail}"))
         if event.kind == "fatal":
             found.append(Evidence(event.t_ns, None, f"the server called itself lost: {event.detail}"))
         if event.kind == "exit":
@@ -86,6 +90,12 @@ def _drain_ns(context: JudgeContext) -> int | None:
 def _stop_ns(context: JudgeContext) -> int | None:
     """The time (ns) at which the harness began to stop the target, for whatever reason."""
     return next((event.t_ns for event in context.history.events if event.kind == "target_stop"), None)
+
+
+def _restarting(context: JudgeContext, t_ns: int) -> bool:
+    """True between a restart by the harness and the start of the new process."""
+    asked = [event.t_ns for event in context.history.events if event.kind == "target_restart" and event.t_ns <= t_ns]
+    return bool(asked) and not any(max(asked) < event.t_ns < t_ns for event in _server(context, "start"))
 
 
 def _ours(context: JudgeContext, event: Event) -> bool:

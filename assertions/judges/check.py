@@ -13,7 +13,7 @@ from assertions.context import Judge, JudgeContext, Missing
 from assertions.expected_counts import expected_count, remedies
 from assertions.expression import Expression
 from assertions.formatting import amount, between, since_start
-from assertions.judges import drift, leak
+from assertions.judges import drift, fresh_vs_aged, leak
 from assertions.latency import Values, chosen, chosen_loads, gaps, latencies, where_intervals
 from assertions.measurements import measure
 from assertions.plan_view import Check, PlanView
@@ -40,6 +40,8 @@ def judge(plan: PlanView, check: Check) -> Judge:
         return leak.check_judge(plan, check, parsed)
     if parsed.family == "drift":
         return drift.check_judge(plan, check, parsed)
+    if parsed.family == fresh_vs_aged.FAMILY:
+        return fresh_vs_aged.check_judge(check, parsed)
     return Judge(
         check.name,
         lambda context: decide(context, check, parsed),

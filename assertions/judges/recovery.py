@@ -154,7 +154,7 @@ def _still_slow(context: JudgeContext, window: FaultWindow) -> str | None:
     if len(before) < COMPARED_MIN or len(after) < COMPARED_MIN:
         return None
     was_s, is_s = float(np.median(before)) / NS_PER_S, float(np.median(after)) / NS_PER_S
-    surely_ns = stats.median_interval(after)[0] - BAND_TIMES * stats.median_interval(before)[1]
+    surely_ns = stats.quantile_interval(after)[0] - BAND_TIMES * stats.quantile_interval(before)[1]
     if not surely_ns > 0 or is_s - was_s < load.LATENESS_FLOOR_S:
         return None
     return (

@@ -88,8 +88,7 @@ class Child:
     def stop(self, grace_s: float) -> int:
         """End the process and its whole group; return its exit code. Safe to repeat."""
         if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
         self.kill()
@@ -100,6 +99,11 @@ class Child:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         return code
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process itself."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
 
     def kill(self) -> None:
         """Send SIGKILL to the whole process group."""

@@ -25,7 +25,9 @@ from harness.plan.target_policy import refused_command
 from harness.telemetry.listeners import listener, port_of
 from harness.telemetry.metrics import GAUGES, PRESETS, ScrapeFailed, fetch, read_metrics
 from harness.telemetry.proc import read_process
+from harness.trial.ports import RestartFailed
 from runtime.server.config import ADMIN_TOKEN_ENV
+from runtime.server.flags import RESTART
 from scenarios.target import Target as Settings
 
 STOP_GRACE_S = 20.0
@@ -47,6 +49,10 @@ class LiveTarget:
     def tick(self, now_ns: int) -> None:
         if self._child is not None:
             self._child.heard()
+
+    def restart(self) -> None:
+        """See Target."""
+        raise AssertionError("the plan refuses the restart of a target that we did not start")
 
     def gone(self) -> str | None:
         code = self.exit_code()
@@ -86,6 +92,7 @@ class Builtin(LiveTarget):
         token = secrets.token_urlsafe(24)
         argv = [sys.executable, "-m", "runtime.server", "--config", str(config)]
         self._child = child = Child("server", argv, directory / "server.log", {ADMIN_TOKEN_ENV: token})
+        self._ready_max_s = target.ready_max
         try:
             ready = child.wait_for("ready", target.ready_max)
         except (ChildDied, TimeoutError) as error:
@@ -97,6 +104,15 @@ class Builtin(LiveTarget):
         self.admin = admin = Admin(ready["admin_port"], token)
         self._info = admin.info()
         self.answer = Answer(str(self._info["model"]), "completions")
+
+    def restart(self) -> None:
+        """Let the supervisor start another process; the ports stay."""
+        assert self._child is not None
+        self._child.signal(RESTART)
+        try:
+            self.pid = int(self._child.wait_for("ready", self._ready_max_s)["pid"])
+        except (ChildDied, TimeoutError) as error:
+            raise RestartFailed(str(error)) from error
 
     def tick(self, now_ns: int) -> None:
         for line in self._child.heard() if self._child is not None else ():
@@ -142,17 +158,30 @@ class Command(LiveTarget):
         target = plan.scenario.target
         port = None if target.url else _free_port()
         self.url = (target.url or f"http://127.0.0.1:{port}").rstrip("/").removesuffix("/v1")
-        argv = [word.replace("{port}", str(port or port_of(self.url))) for word in target.command]
+        self._argv = [word.replace("{port}", str(port or port_of(self.url))) for word in target.command]
+        self._log, self._settings = directory / "server.log", target
         self.metrics_url = target.metrics
         if _listens(self.url):
             raise TargetProblem(f"{self.url} is in use already, so another server would be tested; free the port")
+        self._start()
+
+    def restart(self) -> None:
+        """See Target."""
+        assert self._child is not None
+        self._child.stop(STOP_GRACE_S)
         try:
-            self._child = child = Child("server", argv, directory / "server.log")
+            self._start()
+        except TargetProblem as problem:
+            raise RestartFailed(str(problem)) from problem
+
+    def _start(self) -> None:
+        try:
+            self._child = child = Child("server", self._argv, self._log)
         except OSError as error:
             raise TargetProblem(f"target.command can't be started: {error}") from error
         try:
-            self.answer = _ready(child, self.url, target)
-            check_metrics(self.metrics_url, target.metrics_preset)
+            self.answer = _ready(child, self.url, self._settings)
+            check_metrics(self.metrics_url, self._settings.metrics_preset)
             self.pid = _serving_pid(child.pid, self.url)
         except BaseException:
             child.stop(STOP_GRACE_S)

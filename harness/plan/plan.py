@@ -15,7 +15,7 @@ from harness.plan.cost import Cost, exceeded_limits
 from harness.plan.occurrences import Occurrence, occurrences
 from harness.plan.server_config import server_tables
 from harness.plan.support import LIVE, LIVE_ONLY, refused_fault, unsupported
-from harness.plan.timeline import PlannedPhase, timeline, trial_s
+from harness.plan.timeline import LOADED, PlannedPhase, timeline, trial_s
 from harness.provenance import Provenance
 from runtime.config import ConfigProblems
 from scenarios.arrivals import Forecast, forecast
@@ -130,7 +130,7 @@ def make(document: Document, catalogue: Catalogue, run_id: str, provenance: Prov
     scenario = document.scenario
     phases = timeline(scenario)
     planned = occurrences(scenario, trial_s(phases))
-    load_s = sum(phase.planned_s for phase in phases if phase.name in ("warmup", "baseline", "trial", "recovery"))
+    load_s = sum(phase.planned_s for phase in phases if phase.name in LOADED)
     forecasts = {load.id: forecast(load, (0.0, load_s)) for load in scenario.load}
     known_s = min(math.ceil(load_s * KNOWN_TIMES), KNOWN_MAX_S)
     cost = _cost(phases, forecasts, load_s / scenario.canary.every)

@@ -19,7 +19,15 @@ NOT_YET = frozenset(
 )
 """Features that no drive supports."""
 LIVE_ONLY = frozenset(
-    {"target.model", "target.key_env", "target.metrics", "target.metrics_preset.sglang", "target.pid", "fault.persist"}
+    {
+        "target.model",
+        "target.key_env",
+        "target.metrics",
+        "target.metrics_preset.sglang",
+        "target.pid",
+        "fault.persist",
+        "phases.fresh",
+    }
 )
 """Features that need weights, HTTP or a process that restarts. A virtual run has none of them."""
 assert NOT_YET | LIVE_ONLY <= NAMES, f"unknown features: {sorted((NOT_YET | LIVE_ONLY) - NAMES)}"

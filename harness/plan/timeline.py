@@ -1,6 +1,6 @@
 """The planned phases in their fixed order, each with its planned and its longest duration (s).
 
-warmup | baseline | trial 0 | quiesce 0 | trial 1 | ... | recovery | drain
+warmup | baseline | trial 0 | quiesce 0 | trial 1 | ... | recovery | restart | fresh | drain
 """
 
 import heapq
@@ -10,6 +10,13 @@ from scenarios.arrivals import forecast
 from scenarios.phases import Work
 from scenarios.schema import Scenario
 from scenarios.traces import replay
+
+IDLE_MAX_S = 60.0
+"""The longest wait (s) for the last replies before a restart."""
+START_S = 10.0
+"""The time (s) that a restart is planned with."""
+LOADED = ("warmup", "baseline", "trial", "recovery", "restart", "fresh")
+"""The phases in which the load runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,7 @@ def timeline(scenario: Scenario) -> tuple[PlannedPhase, ...]:
         PlannedPhase("baseline", 0, phases.baseline, phases.baseline),
         *_trial(scenario, warmup_s + phases.baseline),
         PlannedPhase("recovery", 0, phases.recovery, phases.recovery),
+        *_fresh(scenario, warmup_s),
         PlannedPhase("drain", 0, min(2.0, phases.drain_max), phases.drain_max),
     ]
     return tuple(found)
@@ -63,6 +71,18 @@ def reached_s(scenario: Scenario, completed: int, since_s: float, max_s: float) 
             if arrived + rate * after_s >= completed:
                 return after_s
     return min(max_s, max(0.0, completed - arrived) / rate) if rate else max_s
+
+
+def _fresh(scenario: Scenario, warmup_s: float) -> list[PlannedPhase]:
+    """The restart of the target with a warm-up like the first, and the time that is compared."""
+    phases = scenario.phases
+    if not phases.fresh:
+        return []
+    longest_s = IDLE_MAX_S + scenario.target.ready_max + phases.warmup.max
+    return [
+        PlannedPhase("restart", 0, START_S + warmup_s, longest_s, phases.warmup.completed),
+        PlannedPhase("fresh", 0, phases.fresh, phases.fresh),
+    ]
 
 
 def _trial(scenario: Scenario, since_s: float) -> list[PlannedPhase]:

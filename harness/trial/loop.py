@@ -11,7 +11,7 @@ from harness.record.recorder import Recorder
 from harness.trial.abort import AbortWatch
 from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.live_stats import LiveStats
-from harness.trial.ports import AdminGone, Clock, Load, Target
+from harness.trial.ports import AdminGone, Clock, Load, RestartFailed, Target
 from harness.trial.stop import Stop
 from scenarios.schema import Scenario
 
@@ -71,6 +71,17 @@ class Loop:
         if self.target.admin is not None:
             self._healing = True
             self._inject(self.clock.now_ns())
+
+    def restart(self) -> None:
+        """Start the target again. Raises RestartFailed."""
+        self.recorder.event(self.clock.now_ns(), "harness", "target_restart", None, "started again by the harness")
+        try:
+            self.target.restart()
+        except RestartFailed as failed:
+            self.recorder.event(self.clock.now_ns(), "server", "restart_failed", None, str(failed))
+            raise
+        if self.target.pid is not None:
+            self.on_new_pid(self.target.pid)
 
     def _follow_target(self, now_ns: int) -> None:
         before = self.target.pid

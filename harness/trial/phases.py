@@ -6,6 +6,8 @@ baseline   -                   a time; then the gate: an unhealthy baseline ends
 trial n    faults become due   a time, or a number of good replies
 quiesce n  load pauses         no request is open; then an exact audit
 recovery   all faults heal     a time
+restart    load pauses         no request is open, exact audit, the target starts again; then a number of good replies
+fresh      -                   a time
 drain      load stops          all replies have ended; then the last audit
 """
 
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 from harness.plan.timeline import PlannedPhase
 from harness.trial.loop import Loop, Reason
-from harness.trial.ports import AdminGone, LoadDied
+from harness.trial.ports import AdminGone, LoadDied, RestartFailed
 
 SETTLE_S = 1.0
 """Time from the last reply to the audit (s). Late completions of cancelled work arrive in this time."""
@@ -33,6 +35,8 @@ class Phases:
     loop: Loop
     phases: tuple[PlannedPhase, ...]
     show: Callable[[PlannedPhase, float], None]
+    _ok_at_restart: int | None = None
+    """Good replies until the restart; None until the target has started again."""
 
     def run(self) -> Reason | None:
         """Run all phases. Returns None, or the reason for an early end. Faults are healed and audited in both cases."""
@@ -57,6 +61,8 @@ class Phases:
         except LoadDied:
             loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), "died")
             raise
+        except RestartFailed as failed:
+            reason = Reason("died", f"the target did not start again: {failed}")
         loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), reason.by if reason else ended_by)
         return reason
 
@@ -81,7 +87,7 @@ class Phases:
                 loop.load.begin(now_ns)
             case "trial" if loop.trial_since_ns is None:
                 loop.trial_since_ns = now_ns
-            case "quiesce":
+            case "quiesce" | "restart":
                 loop.load.pause()
             case "recovery":
                 loop.heal()
@@ -93,7 +99,21 @@ class Phases:
             return self.loop.load.idle
         if phase.name == "drain":
             return self.loop.load.finished
+        if phase.name == "restart":
+            return self._restarted(phase)
         return ok >= phase.completed if phase.completed is not None else elapsed_s >= phase.planned_s
+
+    def _restarted(self, phase: PlannedPhase) -> bool:
+        """Restart the target once the load is idle. Returns True when the new process is warmed up."""
+        loop = self.loop
+        if self._ok_at_restart is None:
+            if loop.load.idle:
+                self._audit("quiesce")
+                loop.restart()
+                self._ok_at_restart = loop.stats.ok
+                loop.load.resume()
+            return False
+        return loop.stats.ok - self._ok_at_restart >= (phase.completed or 0)
 
     def _end(self, phase: PlannedPhase) -> None:
         match phase.name:

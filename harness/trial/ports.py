@@ -12,6 +12,10 @@ class AdminGone(Exception):
     """The admin port did not answer, or refused the call."""
 
 
+class RestartFailed(Exception):
+    """The target was ended and did not start again. The text says why."""
+
+
 class LoadDied(Exception):
     """The load process ended or failed, so the run is no test of the target. `code` is None while it is alive."""
 
@@ -64,6 +68,10 @@ class Target(Protocol):
 
     def tick(self, now_ns: int) -> None:
         """Process the target's events since the last tick."""
+        ...
+
+    def restart(self) -> None:
+        """End the target in good order, start it again and wait until it serves. Raises RestartFailed."""
         ...
 
     def gone(self) -> str | None:

@@ -52,6 +52,10 @@ class VirtualTarget:
         if self._world.faults.armed:
             self._world.faults.tick(now_ns)
 
+    def restart(self) -> None:
+        """See Target."""
+        raise AssertionError("the plan refuses a restart in virtual time: there is no process to start again")
+
     def gone(self) -> str | None:
         """See Target. A virtual server never restarts."""
         fatal = self._world.engine.fatal

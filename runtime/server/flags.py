@@ -1,11 +1,14 @@
 """The command line, shared by the supervisor and its child. It loads no torch."""
 
 import argparse
+import signal
 
 EXIT_STOPPED = 0
 EXIT_USAGE = 4
 EXIT_FATAL = 70
 EXIT_ORPHAN = 71
+RESTART = signal.SIGUSR1
+"""The signal at which the supervisor ends its child in good order and starts another."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,6 +6,7 @@
     any other exit          a crash or a kill                     restart after a pause that doubles each time
     too many in a row       `restarts_max`, each short-lived      supervisor exits 70
     SIGTERM, SIGINT         passed on; SIGKILL after a limit      supervisor exits with the child's code
+    SIGUSR1                 SIGTERM, SIGKILL after a limit        restart at once
     own parent has ended    handled as SIGTERM
 
 The supervisor owns the listening sockets and passes them down: the port stays equal over restarts and no other process
@@ -23,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from runtime.server.flags import EXIT_FATAL, EXIT_STOPPED, EXIT_USAGE
+from runtime.server.flags import EXIT_FATAL, EXIT_STOPPED, EXIT_USAGE, RESTART
 from runtime.server.journal import Journal
 from runtime.server.parent_death_signal import die_with_parent
 from runtime.server.sockets import bind, stop_listening
@@ -61,19 +62,25 @@ class Supervisor:
         self._policy = policy
         self._parent_pid = os.getppid()
         self._signal: int | None = None
+        self._restart = False
+        """True from the signal RESTART until the child has ended."""
 
     def run(self) -> int:
         """Runs children until no restart is due, and returns the exit code. Call it in the main thread only."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, RESTART):
             signal.signal(number, self._on_signal)
         restarts, in_a_row = 0, 0
         while True:
             started_ns = time.monotonic_ns()
             code = self._run_child(restarts)
             lived_s = (time.monotonic_ns() - started_ns) / 1e9
-            if self._signal is not None or code in (EXIT_STOPPED, EXIT_USAGE):
+            asked, self._restart = self._restart, False
+            if self._signal is not None or (code in (EXIT_STOPPED, EXIT_USAGE) and not asked):
                 return code if code >= 0 else 128 - code
             restarts += 1
+            if asked:
+                in_a_row = 0
+                continue
             in_a_row = 1 if lived_s >= self._policy.healthy_s else in_a_row + 1
             if in_a_row > self._policy.restarts_max:
                 text = f"{in_a_row} exits in a row, the last with code {code}; not started again"
@@ -112,8 +119,8 @@ class Supervisor:
         while True:
             if os.getppid() != self._parent_pid and self._signal is None:
                 self._signal = signal.SIGTERM
-            if self._signal is not None and sent is None:
-                sent = self._signal
+            if sent is None and (self._signal is not None or self._restart):
+                sent = self._signal or signal.SIGTERM
                 kill_ns = time.monotonic_ns() + round(self._policy.stop_s_max * 1e9)
                 child.send_signal(sent)
             if kill_ns is not None and time.monotonic_ns() > kill_ns:
@@ -132,7 +139,10 @@ class Supervisor:
                 self._signal = signal.SIGTERM
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signal = number
+        if number == RESTART:
+            self._restart = True
+        else:
+            self._signal = number
 
 
 def main(argv: Sequence[str] | None = None) -> int:

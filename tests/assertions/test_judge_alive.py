@@ -22,6 +22,23 @@ class TestAlive:
         run.plan["faults"][0]["severity"] = "fatal"
         assert run.judged("alive").state is State.PASS
 
+    def test_a_restart_by_the_harness_is_expected_and_a_death_of_the_new_process_is_not(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=150 * S, proc="harness", kind="target_restart", detail="")
+        run.add("event", t_ns=151 * S, proc="server", kind="exit", value=0, detail="")
+        run.add("event", t_ns=152 * S, proc="server", kind="start", value=1, detail="")
+        assert run.judged("alive").state is State.PASS
+        run.add("event", t_ns=160 * S, proc="server", kind="exit", value=0, detail="")
+        assert run.judged("alive").state is State.FAIL
+
+    def test_a_server_that_does_not_start_again_fails(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=186 * S, proc="harness", kind="target_restart", detail="")
+        run.add("event", t_ns=187 * S, proc="server", kind="restart_failed", detail="no GPU")
+        judged = run.judged("alive")
+        assert judged.state is State.FAIL
+        assert "did not start again: no GPU" in judged.summary
+
     def test_an_oom_kill_fails(self) -> None:
         run = healthy()
         run.add("event", t_ns=100 * S, proc="server", kind="oom_kill", value=1, detail="cgroup")

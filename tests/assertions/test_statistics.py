@@ -48,12 +48,12 @@ def test_quantile_ranks_cover_the_true_quantile_as_often_as_they_say() -> None:
 def test_the_interval_of_a_median_is_that_of_order_statistics_and_wider_where_neighbours_resemble_each_other() -> None:
     rng = np.random.default_rng(5)
     values = rng.permutation(np.arange(1000.0))
-    low, high = stats.median_interval(values)
+    low, high = stats.quantile_interval(values)
     assert (low, high) == pytest.approx((463, 536), abs=4)
-    wide_low, wide_high = stats.median_interval(np.repeat(values[:250], 4))
+    wide_low, wide_high = stats.quantile_interval(np.repeat(values[:250], 4))
     assert wide_high - wide_low > 1.5 * (high - low)
-    assert stats.median_interval(values[:4]) == (-np.inf, np.inf)
-    assert stats.median_interval(np.sort(values)) == (-np.inf, np.inf), "a drift has no median"
+    assert stats.quantile_interval(values[:4]) == (-np.inf, np.inf)
+    assert stats.quantile_interval(np.sort(values)) == (-np.inf, np.inf), "a drift has no median"
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
@@ -63,7 +63,7 @@ def test_the_interval_of_a_median_misses_it_as_rarely_as_it_says(correlation: fl
         shocks = rng.standard_normal(200)
         for at in range(1, 200):
             shocks[at] = correlation * shocks[at - 1] + np.sqrt(1 - correlation**2) * shocks[at]
-        low, high = stats.median_interval(shocks)
+        low, high = stats.quantile_interval(shocks)
         missed += (low > 0) + (high < 0)
     assert missed / 600 <= 0.025
 

@@ -13,7 +13,7 @@ from harness.record.recorder import Recorder
 from harness.trial.fault_scheduler import FaultScheduler
 from harness.trial.loop import Loop
 from harness.trial.outcome import carry_out
-from harness.trial.ports import AdminGone, LoadDied
+from harness.trial.ports import AdminGone, LoadDied, RestartFailed
 from harness.trial.stop import Stop
 from scenarios.read import read_text
 from tests.harness.trial.test_fault_scheduler import occurrence
@@ -130,6 +130,12 @@ class FakeTarget:
     def __init__(self) -> None:
         self.admin = FakeAdmin()
         self.dead: str | None = None
+        self.never_again = False
+
+    def restart(self) -> None:
+        self.admin.did.append("restart")
+        if self.never_again:
+            raise RestartFailed("no GPU")
 
     def tick(self, now_ns: int) -> None:
         pass
@@ -201,6 +207,31 @@ def test_quiesce_stops_the_load_audits_and_goes_on(bench):
     assert trial.run() is None
     assert trial.load.did[4:8] == ["quiesce 0", "pause", "resume", "trial 1"]
     assert trial.target.admin.did.count("audit quiesce") == 1
+
+
+def test_a_restart_waits_for_the_last_reply_audits_and_warms_up_again(bench):
+    trial = bench(', fresh = "3s"')
+    began: list[int] = []
+    trial.loop.on_new_pid = began.append
+    assert trial.run() is None
+    assert trial.load.did[-6:] == ["restart 0", "pause", "resume", "fresh 0", "drain 0", "stop"]
+    did = trial.target.admin.did
+    assert did[did.index("restart") - 1] == "audit quiesce"
+    assert began == [1]
+    assert trial.events("harness") == [("target_restart", None)]
+    assert [row for row in trial.phases() if row[0] in ("restart", "fresh")] == [
+        ("restart", 0, "done"),
+        ("fresh", 0, "done"),
+    ]
+
+
+def test_a_target_that_does_not_start_again_ends_the_run_as_died(bench):
+    trial = bench(', fresh = "3s"')
+    trial.target.never_again = True
+    reason = trial.run()
+    assert (reason.by, trial.phases()[-1]) == ("died", ("restart", 0, "died"))
+    assert "no GPU" in reason.text
+    assert trial.events("server") == [("restart_failed", None)]
 
 
 def test_baseline_without_a_good_reply_stops_the_run_before_any_fault(bench):

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from runtime.server.config import ADMIN_TOKEN_ENV
+from runtime.server.flags import RESTART
 from tests.runtime.server.conftest import TOKEN
 from tests.runtime.server.fake import WAIT_S
 
@@ -123,6 +124,19 @@ def test_a_signal_is_given_on_and_the_childs_code_is_ours(supervise: Any, number
     run.process.send_signal(number)
     assert run.wait() == 5
     assert [event["value"] for event in run.events("exit")] == [5]
+
+
+def test_a_restart_that_is_asked_for_ends_the_child_in_good_order_and_starts_another(supervise: Any) -> None:
+    code = "signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); signal.pause()"
+    run = supervise(*python("import signal, sys; " + code))
+    for _ in range(QUICK["restarts_max"] + 2):  # none of them counts as one of a server that never lives
+        assert run.line() == "up"
+        run.process.send_signal(RESTART)
+    assert run.line() == "up"
+    run.process.send_signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert {event["value"] for event in run.events("exit")} == {0}
+    assert len(run.events("start")) == QUICK["restarts_max"] + 3
 
 
 def test_a_child_that_ignores_sigterm_is_killed(supervise: Any) -> None:
