@@ -1,7 +1,9 @@
 """The installed command against servers that it did not start, one real run at a time."""
 
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,6 +41,12 @@ class Ran:
         verdict = json.loads((self.runs_dir / "latest" / "verdict.json").read_text())
         return next(each for each in verdict["judges"] if each["name"].startswith(name))
 
+    def series(self, begin: str) -> list[str]:
+        """The names of recorded series that begin so."""
+        with contextlib.closing(sqlite3.connect(self.runs_dir / "latest" / "run.sqlite")) as history:
+            rows = history.execute("SELECT name FROM series WHERE absent IS NULL AND name LIKE ? || '%'", (begin,))
+            return [name for (name,) in rows]
+
     def left_running(self) -> list[str]:
         """Command lines of processes that still work for this run."""
         found = []
@@ -56,7 +64,7 @@ Seatrial = Callable[..., Ran]
 def seatrial(tmp_path: Path) -> Seatrial:
     runs_dir = tmp_path / "runs"
 
-    def call(*arguments: str) -> Ran:
+    def call(*arguments: str, timeout_s: float = RUN_MAX_S) -> Ran:
         command = Path(sys.executable).with_name("seatrial")
         done = subprocess.run(
             [str(command), *arguments],
@@ -64,7 +72,7 @@ def seatrial(tmp_path: Path) -> Seatrial:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=RUN_MAX_S,
+            timeout=timeout_s,
         )
         return Ran(done.returncode, done.stdout, done.stderr, runs_dir)
 

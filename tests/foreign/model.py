@@ -17,6 +17,29 @@ TEMPLATE = (
 def write_model(directory: Path) -> Path:
     """One token for each byte, as our own server has it, so that both give the same text for the same prompt."""
     shutil.copytree(default_model(), directory)
+    return _with_tokenizer(directory)
+
+
+def write_wide_model(directory: Path) -> Path:
+    """Random weights with heads of 32 dimensions: vLLM's attention on CPU has no smaller ones."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    shape = {
+        "hidden_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "bos_token_id": 256,
+        "eos_token_id": 257,
+    }
+    config = LlamaConfig(vocab_size=258, intermediate_size=256, max_position_embeddings=1024, **shape)
+    LlamaForCausalLM(config).save_pretrained(directory)
+    return _with_tokenizer(directory)
+
+
+def _with_tokenizer(directory: Path) -> Path:
     tokenizer = Tokenizer(models.BPE(vocab={letter: byte for byte, letter in byte_letters().items()}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -22,6 +22,7 @@ from runtime.points import catalogue
 from tests.planted.virtual.bugs import Bug
 
 SCENARIOS = Path(__file__).parent / "scenarios"
+NIGHT = Path(__file__).parent / "night.toml"
 NAMES = tuple(sorted(path.stem for path in SCENARIOS.glob("*.toml")))
 HERE = Provenance("planted", None, False)
 
@@ -51,10 +52,12 @@ class Trial:
 
 
 def run(scenario: str, seed: int | None = None) -> Trial:
-    """Run `scenarios/<scenario>.toml` to its verdict. No report is written: nobody reads it."""
+    """Run `scenarios/<scenario>.toml`, or the night, to its verdict. No report is written: nobody reads it."""
     began_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(str(SCENARIOS / f"{scenario}.toml"), Path(folder), seed=seed)
+        options = RunOptions(
+            str(NIGHT if scenario == NIGHT.stem else SCENARIOS / f"{scenario}.toml"), Path(folder), seed=seed
+        )
         document = prepare(options, catalogue())
         plan = make(document, catalogue(), new_run_id(), HERE)
         directory = make_directory(options, plan, document.source.text)
