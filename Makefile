@@ -5,6 +5,8 @@ RUNS_DIR ?= runs
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
+# Of its 15,000 files most are never imported: each is compiled when it is.
+INSTALL = $(BIN)/python -m pip install -q --no-compile -c constraints.txt
 # Where it is set, each of the hundreds of processes that tests start compiles the project anew: 12 s of CPU to collect
 # the tests instead of 24.
 export PYTHONDONTWRITEBYTECODE =
@@ -46,8 +48,8 @@ long: $(READY)          ## everything, for a night
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,serving]'
+	$(INSTALL) $(TORCH)
+	$(INSTALL) -e '.[dev,serving]'
 	touch $(READY)
 
 clean:

@@ -71,7 +71,8 @@ LIVE = {
 """Fewer and shorter requests in fewer blocks: as crowded, and over in less time."""
 LIVE_TIMES = {"none": TIMES, "group": TIMES}
 """Fires of a fault in the live trial, 4 where nothing is said: requests of both loads must be hit by these."""
-DRIVES = ["virtual", pytest.param("live", marks=[pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(300)])]
+LIVE_MARKS = [pytest.mark.slow, pytest.mark.soak, pytest.mark.live, pytest.mark.timeout(300)]
+DRIVES = ["virtual", pytest.param("live", marks=LIVE_MARKS)]  # live in the nights: each claim holds in virtual time too
 Ran = Trial | LiveTrial
 
 

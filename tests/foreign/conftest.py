@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,17 +66,32 @@ Seatrial = Callable[..., Ran]
 def seatrial(tmp_path: Path) -> Seatrial:
     runs_dir = tmp_path / "runs"
 
-    def call(*arguments: str, timeout_s: float = RUN_MAX_S) -> Ran:
-        command = Path(sys.executable).with_name("seatrial")
-        done = subprocess.run(
-            [str(command), *arguments],
-            env={**os.environ, "RUNS_DIR": str(runs_dir), "NO_COLOR": "1"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr, runs_dir)
+    def call(*arguments: str, timeout_s: float = RUN_MAX_S, kill_in_trial: int | None = None) -> Ran:
+        """Run to the end; a process with the pid `kill_in_trial` is killed as soon as the trial has begun."""
+        said = []
+        with (
+            (tmp_path / "stderr").open("w+") as errors,
+            subprocess.Popen(
+                [str(Path(sys.executable).with_name("seatrial")), *arguments],
+                env={**os.environ, "RUNS_DIR": str(runs_dir), "NO_COLOR": "1"},
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as process,
+        ):
+            late = threading.Timer(timeout_s, process.kill)
+            late.start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                if kill_in_trial is not None and "trial 0" in line:
+                    os.kill(kill_in_trial, signal.SIGKILL)
+                    kill_in_trial = None
+            code = process.wait()
+            late.cancel()
+            errors.seek(0)
+            return Ran(code, "".join(said), errors.read(), runs_dir)
 
     return call
 

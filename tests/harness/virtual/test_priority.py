@@ -29,6 +29,7 @@ def test_without_the_priority_the_same_scenario_fails(tmp_path: Path) -> None:
     assert ran.rows(PREEMPTED) == []
 
 
+@pytest.mark.soak  # virtual: test_who_is_urgent_takes_the_place_of_who_runs_and_nobody_loses_a_token
 @pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.timeout(300)

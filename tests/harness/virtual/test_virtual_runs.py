@@ -128,13 +128,20 @@ def test_requests_that_are_swapped_survive_copies_that_fail_and_the_lost_one_is_
         assert found[name] == "PASS"
 
 
-def test_same_seed_same_digest_another_seed_another(tmp_path: Path) -> None:
-    first, again = small(tmp_path, MIXED, SHORT), small(tmp_path, MIXED, SHORT)
-    tables = [table_digests(outcome.run_dir / "run.sqlite") for outcome in (first, again)]
-    assert tables[0] == tables[1]
-    other = small(tmp_path, MIXED, SHORT, seed=6)
-    assert digest(first.run_dir / "run.sqlite") == digest(again.run_dir / "run.sqlite")
-    assert digest(first.run_dir / "run.sqlite") != digest(other.run_dir / "run.sqlite")
+@pytest.fixture(scope="module")
+def mixed_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return small(tmp_path_factory.mktemp("mixed"), MIXED, SHORT)
+
+
+def test_same_seed_same_digest(tmp_path: Path, mixed_run: Outcome) -> None:
+    files = [outcome.run_dir / "run.sqlite" for outcome in (mixed_run, small(tmp_path, MIXED, SHORT))]
+    assert table_digests(files[0]) == table_digests(files[1])
+    assert digest(files[0]) == digest(files[1])
+
+
+def test_another_seed_another_digest(tmp_path: Path) -> None:
+    one, other = (digest(small(tmp_path, CALM, SHORT, seed=seed).run_dir / "run.sqlite") for seed in (5, 6))
+    assert one != other
 
 
 @pytest.mark.parametrize(
@@ -147,12 +154,11 @@ def test_fast_forward_changes_no_row_of_the_history(text: str, phases: str, tmp_
     assert skipping == stepping
 
 
-def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(tmp_path: Path) -> None:
-    outcome = small(tmp_path, MIXED, SHORT)
-    verdict = json.loads((outcome.run_dir / "verdict.json").read_text())
+def test_clients_of_every_kind_are_answered_once_and_both_ledgers_agree(mixed_run: Outcome) -> None:
+    verdict = json.loads((mixed_run.run_dir / "verdict.json").read_text())
     answered = next(judge for judge in verdict["judges"] if judge["name"] == "answered")
     assert answered["state"] == "PASS", answered
-    found = judges(outcome)
+    found = judges(mixed_run)
     assert {found[name] for name in ("tokens", "invariants", "fired", "reclamation")} == {"PASS"}
 
 

@@ -1,4 +1,4 @@
-"""A target that is none: one clear line, exit 4, nothing left running. Through the installed command."""
+"""A target that is none: one clear line, exit 4, nothing left running."""
 
 import http.server
 import socket
@@ -6,12 +6,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.foreign.conftest import Seatrial
 from tests.foreign.servers import free_port
-
-pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(120)]
+from tests.harness.cli.conftest import Seatrial
 
 
 @pytest.fixture
@@ -61,11 +60,12 @@ class _Page(http.server.BaseHTTPRequestHandler):
 
 def refused(seatrial: Seatrial, *arguments: str) -> str:
     """The one line that it says."""
+    before = psutil.Process().children(recursive=True)
     ran = seatrial("run", "your-server", *arguments)
-    assert ran.exit == 4, ran.out + ran.err
-    lines = ran.err.strip().splitlines()
-    assert len(lines) == 1, ran.err
-    assert ran.left_running() == []
+    assert ran.returncode == 4, ran.stdout + ran.stderr
+    lines = ran.stderr.strip().splitlines()
+    assert len(lines) == 1, ran.stderr
+    assert psutil.Process().children(recursive=True) == before
     return lines[0]
 
 
