@@ -87,5 +87,9 @@ def counting(machine: type[CountedMachine]) -> Iterator[Explored]:
 
 def machine_settings(runs: int, steps: int) -> settings:
     """`runs` runs of at most `steps` steps; a profile with more examples than usual gives as many times more runs."""
-    times = max(1, settings.default.max_examples // PROFILE_EXAMPLES)
-    return settings(max_examples=runs * times, stateful_step_count=steps)
+    return settings(max_examples=examples(runs), stateful_step_count=steps)
+
+
+def examples(n: int) -> int:
+    """`n`, times as many as the profile tries more than usual."""
+    return n * max(1, settings.default.max_examples // PROFILE_EXAMPLES)

@@ -11,6 +11,7 @@ from harness.options import Outcome, RunOptions
 from harness.run import run
 from harness.virtual.world import World
 from tests.harness.virtual.both import NEVER, WORLD, skipping_and_stepping
+from tests.steps import examples
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def trial(folder: Path, text: str) -> Outcome:
 
 # A failing one is quick to read as it is: the tables that differ are named. Shrinking whole runs takes minutes.
 @settings(
-    max_examples=8,
+    max_examples=examples(3),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @example(
@@ -152,7 +153,7 @@ ROOMY = {"waiting": 20, "prefix": "true", "room": 256, "shared": 1.0, "leaving":
 # Who computes again, or comes back from the host, makes known what the head of the queue may share; a chunk of one
 # token is no decode; and rows of later steps come in order of rank.
 @settings(
-    max_examples=8,
+    max_examples=examples(3),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @example(
