@@ -43,6 +43,7 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "drift.ttft": ("share", STATS),
     "drift.itl": ("share", STATS),
     "drift.e2e": ("share", STATS),
+    "drift.tpot": ("share", STATS),
     "load.lateness": ("time", ("p99",)),
     "recovery": ("time", ()),
     "host.disk_free": ("bytes", ()),

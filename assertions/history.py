@@ -221,6 +221,13 @@ class History:
         for row in self._rows("served", query):
             yield Served(*row)
 
+    @cached_property
+    def served_stamps(self) -> dict[str, tuple[float, float, float, float]]:
+        """By request: when (ns) it came to the server, was admitted, had its first token and ended; NaN if unseen."""
+        query = "SELECT request, arrive_ns, admit_ns, first_ns, end_ns FROM served WHERE request IS NOT NULL"
+        ids, _, columns = self._columns(query, 0, 4, needs=("served",))
+        return dict(zip(ids, zip(*(column.tolist() for column in columns), strict=True), strict=True))
+
     def doubled_replies(self) -> list[tuple[str, int]]:
         """Requests with more than one terminal outcome: (id, number of outcomes)."""
         query = "SELECT request, count(*) FROM reply GROUP BY request HAVING count(*) > 1"

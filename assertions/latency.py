@@ -49,20 +49,24 @@ class Values:
 
 def latencies(context: JudgeContext, metric: str, mask: Mask) -> Values:
     """The ttft, e2e or tpot of the requests in the mask that ended ok or by a timeout."""
+    values = latency_column(context, metric)
+    keep = mask & ~np.isnan(values)
+    return _sorted(values[keep], np.ones(int(keep.sum())), context.history.requests.intended_ns[keep])
+
+
+def latency_column(context: JudgeContext, metric: str) -> Floats:
+    """[arrivals]: the ttft, e2e or tpot (s) of each request; NaN where it ended neither ok nor by a timeout."""
     requests = context.history.requests
     timeout = requests.outcome.among("timeout")
     start, end = requests.intended_ns, requests.end_ns
-    first = np.where(np.isnan(requests.first_ns) & timeout, end, requests.first_ns)
-    if metric == "ttft":
-        values = first - start
-    elif metric == "e2e":
-        values = end - start
-    else:
+    if metric == "tpot":
         more = requests.output_tokens - 1
         values = np.where(more > 0, (requests.last_ns - requests.first_ns) / np.where(more > 0, more, 1), np.nan)
         timeout = np.zeros_like(timeout)
-    keep = mask & (requests.ok | timeout) & ~np.isnan(values)
-    return _sorted(values[keep] / NS_PER_S, np.ones(int(keep.sum())), start[keep])
+    else:
+        first = np.where(np.isnan(requests.first_ns) & timeout, end, requests.first_ns)
+        values = (end if metric == "e2e" else first) - start
+    return np.where(requests.ok | timeout, values / NS_PER_S, np.nan)
 
 
 def gaps(

@@ -5,7 +5,6 @@ correlated, so the true rates are simulated (`python -m benchmarks.verdict_power
 """
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -13,41 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.01
 POWER = 0.9  # "smallest visible" means detected in nine runs of ten
-
-
-@dataclass(frozen=True)
-class LineFit:
-    """A straight line through points. The slope has an interval, one-sided ALPHA at each end."""
-
-    slope: float
-    low: float
-    high: float
-    level: float  # value of the line at the mean of x
-    residual_sd: float
-    points: int
-
-
-def fit_line(x: ArrayLike, y: ArrayLike, alpha: float = ALPHA) -> LineFit:
-    """Fit a line by least squares, with a t interval. It asserts at least 3 points: the judge must count first."""
-    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    n = len(xs)
-    assert n >= 3, f"a line with an interval needs 3 points, not {n}"
-    centred = xs - xs.mean()
-    spread = float(centred @ centred)
-    risen = ys - ys[0]  # a constant series has slope exactly 0, without a rounding error that would break a budget of 0
-    slope = float(centred @ risen) / spread
-    residual = risen - risen.mean() - slope * centred
-    sd = math.sqrt(float(residual @ residual) / (n - 2))
-    margin = t_quantile(1 - alpha, n - 2) * sd / math.sqrt(spread)
-    return LineFit(slope, slope - margin, slope + margin, float(ys.mean()), sd, n)
-
-
-def smallest_visible(x: ArrayLike, residual_sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The slope above a limit that `fit_line` detects with the given power: (t_alpha + t_power) standard errors."""
-    xs = np.asarray(x, np.float64)
-    df = len(xs) - 2
-    error = residual_sd / math.sqrt(float(((xs - xs.mean()) ** 2).sum()))
-    return (t_quantile(1 - alpha, df) + t_quantile(power, df)) * error
 
 
 def theil_sen(x: ArrayLike, y: ArrayLike) -> float:

@@ -19,8 +19,12 @@ RESAMPLES = 100
 
 def ols(part: Floats, values: Floats) -> Bounds:
     """Least squares with a t interval."""
-    fit = stats.fit_line(part, values)
-    return fit.low, fit.high
+    centred = part - part.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ values) / spread
+    left = values - values.mean() - slope * centred
+    margin = stats.t_quantile(1 - stats.ALPHA, len(part) - 2) * math.sqrt(float(left @ left) / (len(part) - 2) / spread)
+    return slope - margin, slope + margin
 
 
 def eight_means(part: Floats, values: Floats) -> Bounds:

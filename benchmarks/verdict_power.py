@@ -38,14 +38,14 @@ def growth_rates(
 ) -> Rates:
     """The rates of the trend judges for one shape under one noise."""
     blocks, values = _series(shape_name, noise_name, hours, runs, seed, budget, windows)
-    return _rates([found.against(budget)[0] for found in growths_of(blocks, values)])
+    return rates_of([found.against(budget)[0] for found in growths_of(blocks, values)])
 
 
 def peer_rates(peer: str, shape_name: str, noise_name: str, hours: float, runs: int, seed: int) -> Rates:
     """The rates of another test on the same series."""
     blocks, values = _series(shape_name, noise_name, hours, runs, seed, 4.0, windows=False)
     bounds = [PEERS[peer](blocks.part, values[:, run]) for run in range(runs)]
-    return _rates([State.FAIL if low > 4 else State.PASS if high < 4 else State.UNKNOWN for low, high in bounds])
+    return rates_of([between(low, high, 4.0) for low, high in bounds])
 
 
 def quantile_rates(n: int, over_share: float, quantile: float, correlation: float, runs: int, seed: int) -> Rates:
@@ -71,7 +71,13 @@ def _series(
     return blocks, noise(noise_name, hours, runs, seed)[kept] + curves(shape, blocks, runs, budget, 4.0, seed)
 
 
-def _rates(states: Sequence[State]) -> Rates:
+def between(low: float, high: float, budget: float) -> State:
+    """The state of a check whose value has these bounds."""
+    return State.FAIL if low > budget else State.PASS if high < budget else State.UNKNOWN
+
+
+def rates_of(states: Sequence[State]) -> Rates:
+    """The shares of the three states."""
     passed, unknown, failed = (states.count(each) / len(states) for each in STATES)
     return passed, unknown, failed
 
@@ -93,7 +99,7 @@ def tables(runs: int, hours: Sequence[float], budget: float, seed: int) -> Itera
     yield "|---|---|---|---|"
     for n in (662, 2010, 10_000):
         for share in (0.001, 0.005, 0.01, 0.02, 0.05):
-            cells = [_cell(quantile_rates(n, share, 0.99, correlation, runs, seed)) for correlation in (0.0, 0.9)]
+            cells = [cell(quantile_rates(n, share, 0.99, correlation, runs, seed)) for correlation in (0.0, 0.9)]
             yield f"| {n} | {share:.1%} | {' | '.join(cells)} |"
 
 
@@ -103,11 +109,12 @@ def _table(title: str, rows: Sequence[tuple[str, str]], rates: Callable[[str, st
     yield f"| shape | | {' | '.join(NOISES)} |"
     yield "|---|---|" + "---|" * len(NOISES)
     for name, kind in rows:
-        yield f"| {name} | {kind} | {' | '.join(_cell(rates(name, each)) for each in NOISES)} |"
+        yield f"| {name} | {kind} | {' | '.join(cell(rates(name, each)) for each in NOISES)} |"
     yield ""
 
 
-def _cell(rates: Rates) -> str:
+def cell(rates: Rates) -> str:
+    """PASS/UNKNOWN/FAIL in whole percent."""
     return "/".join(f"{100 * each:.0f}" for each in rates)
 
 

@@ -70,6 +70,7 @@ def _rows() -> tuple[Metric, ...]:
         Metric("drift.ttft", share, STATS, True, False, "change of ttft from the start of the trial to its end"),
         Metric("drift.itl", share, STATS, True, False, "change of itl from the start of the trial to its end"),
         Metric("drift.e2e", share, STATS, True, False, "change of e2e from the start of the trial to its end"),
+        Metric("drift.tpot", share, STATS, True, False, "change of tpot from the start of the trial to its end"),
         Metric("load.lateness", time, ("p99",), False, True, "how late the load generator sent"),
         Metric("recovery", time, (), True, False, "from the heal of a fault to service as before it"),
         Metric("host.disk_free", Unit.BYTES, (), False, True, "free space where the run is written"),

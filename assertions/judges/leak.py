@@ -6,19 +6,26 @@ trial: at that budget nine of ten clean 8 h runs pass, and under smaller budgets
 
 from dataclasses import replace
 
-import numpy as np
-
-from assertions import periods, stats
+from assertions import periods
 from assertions.context import Judge, JudgeContext, Missing
 from assertions.expression import Expression
-from assertions.formatting import amount, between, duration, seconds, since_start, size
-from assertions.judges.alive import SERVER
+from assertions.formatting import amount, between, duration, since_start, size
+from assertions.judges.growth import (
+    cut_of_trial,
+    evidence,
+    restarts_ns,
+    risen_since,
+    shape_told,
+    too_little,
+    visible_errors,
+)
 from assertions.periods import PERIODS_MIN
 from assertions.plan_view import Check, PlanView
 from assertions.rows import Samples
-from assertions.trend import Growth, SubBlocks, growth_of, sub_blocks
-from assertions.trend.growth import BLOCKS_MIN, DEGREES
-from assertions.verdict import Evidence, Judged, Level, State
+from assertions.trend import Growth, SubBlocks, growth_of, least_width_ns, lowest, mean, sub_blocks
+from assertions.trend.noise import MODES
+from assertions.trend.sub_blocks import BlockValue
+from assertions.verdict import Judged, Level, State
 from assertions.windows import NS_PER_S
 
 # metric -> (series that are summed, dimension, capability, True when judged on period minima, the level when idle)
@@ -35,8 +42,6 @@ OBSERVED = ("rss_anon", "fds", "sockets", "threads", "kv_live")
 """The series that are judged without a check. A log that grows is usual, so `file_cache` needs a check."""
 OWN_SD_BUDGET = 4.0
 PAGE_BYTES = 4096
-VISIBLE = stats.t_quantile(1 - stats.ALPHA, DEGREES) + stats.t_quantile(stats.POWER, DEGREES)
-"""Standard errors above a limit at which growth is found in nine runs of ten."""
 
 
 def judge(plan: PlanView, series: str) -> Judge:
@@ -66,17 +71,9 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
     samples, why = context.history.summed_samples(*SERIES[series][0])
     if samples is None:
         return Judged(name, State.UNKNOWN, why, because=why, to_decide="a sensor for it")
-    blocks = _blocks(context, samples, lowest=SERIES[series][3])
-    period_s = periods.period_length_s(context.plan)
-    usable = int(blocks.kept_ns / NS_PER_S / period_s + 0.01)
-    if usable < PERIODS_MIN or len(blocks.at) < BLOCKS_MIN:
-        because = f"{usable} whole periods of {duration(period_s)} were usable, {PERIODS_MIN} are needed"
-        if usable >= PERIODS_MIN:
-            because = f"the samples fill {len(blocks.at)} blocks of the trial, {BLOCKS_MIN} are needed"
-        if context.cut_short:
-            because += f"; {context.cut_short}"
-        more = duration(max(1, PERIODS_MIN - usable) * period_s)
-        return Judged(name, State.UNKNOWN, because, because=because, to_decide=f"{more} more of trial")
+    blocks = _blocks(context, samples, lowest if SERIES[series][3] else mean)
+    if few := too_little(context, blocks):
+        return Judged(name, State.UNKNOWN, few[0], because=few[0], to_decide=few[1])
     op = parsed.op if parsed else "<"
     sign = 1.0 if op in ("<", "<=") else -1.0
     found = growth_of(replace(blocks, values=sign * blocks.values))
@@ -108,13 +105,13 @@ def _judged(
     summary, cure = f"grows {observed} over {duration(blocks.span_ns / NS_PER_S)}", None
     since = None
     if state is State.FAIL:
-        since = blocks.began_ns(found.late.shape.at) if reason == "late" else _risen_since(blocks)
+        since = blocks.began_ns(found.late.shape.at) if reason == "late" else risen_since(blocks)
         late = amount(found.late.size * per_hour, dimension)
         summary = f"grows {late} since {since_start(since)}" if reason == "late" else f"grows {observed}"
         summary += f", {limit} was asked"
     elif state is State.UNKNOWN:
         summary, cure = _undecided(blocks, found, reason, dimension, amount(high, dimension), observed)
-    more = VISIBLE * found.line.error * abs(per_hour)
+    more = visible_errors(MODES) * found.line.error * abs(per_hour)
     return Judged(
         name,
         state,
@@ -126,7 +123,7 @@ def _judged(
         since_ns=since,
         fault=context.fault_before(since) if since is not None else None,
         owner=_owner(context, blocks, series) if state is State.FAIL else None,
-        evidence=_evidence(blocks) if state is not State.PASS else (),
+        evidence=evidence(blocks, lambda value: f"{value:.6g}") if state is not State.PASS else (),
         because=summary if state is State.UNKNOWN else None,
         to_decide=cure,
         figures={
@@ -163,56 +160,18 @@ def _undecided(
 ) -> tuple[str, str]:
     """The reason of an UNKNOWN, and the cure."""
     unit = dimension.removesuffix("_per_hour")
-    span = duration(blocks.span_ns / NS_PER_S)
-    if reason == "ended":
-        kind, at = found.ended.shape
-        by = amount(found.ended.size * (at if kind == "stop" else 1.0), unit)
-        if kind == "warm":
-            lasts = seconds(at * blocks.span_ns / NS_PER_S)
-            return f"levels off: +{by}, two thirds of it within {lasts}", f"run longer: {span} more"
-        what = "rose once" if kind == "step" else "grew and levelled off"
-        return f"{what}: +{by} by {since_start(blocks.began_ns(at))}", f"run longer: {span} more"
-    if reason == "wave":
-        period = seconds(found.wave.shape.at * blocks.span_ns / NS_PER_S)
-        return f"comes and goes with a period of about {period}", "several such periods, or load with that period"
+    if shape := shape_told(blocks, found, reason, lambda size: f"+{amount(size, unit)}"):
+        return shape
     if reason == "memory":
-        return f"grows {observed}, but the series remembers too long to tell drift from growth", f"{span} more"
-    if reason == "late":
-        began = since_start(blocks.began_ns(found.late.shape.at))
-        return f"growth began at {began} and is too short to be certain", f"run longer: {span} more"
-    if reason == "recent":
-        return "the trial keeps the limit, its last part does not", f"run longer: {span} more"
+        more = f"{duration(blocks.span_ns / NS_PER_S)} more"
+        return f"grows {observed}, but the series remembers too long to tell drift from growth", more
     return f"grows {observed}, but the interval spans the limit", f"more periods, or a limit of {wider}"
 
 
-def _risen_since(blocks: SubBlocks) -> int:
-    """The start (ns) of the first block after which no value returns to the mean of the earlier ones."""
-    values = blocks.values
-    least = np.minimum.accumulate(values[::-1])[::-1]
-    means = np.cumsum(values) / np.arange(1, len(values) + 1)
-    risen = np.flatnonzero(least[1:] > means[:-1])
-    return int(blocks.start_ns[risen[0] + 1 if len(risen) else -1])
-
-
-def _evidence(blocks: SubBlocks) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(int(blocks.start_ns[at]), None, f"from {since_start(blocks.start_ns[at])}: {blocks.values[at]:.6g}")
-        for at in (0, len(blocks.at) // 2, -1)
-    )
-
-
-def _blocks(context: JudgeContext, samples: Samples, lowest: bool) -> SubBlocks:
-    period_s = periods.load_period_s(context.plan)
-    started = [each.t_ns for each in context.history.events if each.kind == "start" and each.proc.startswith(SERVER)]
-    return sub_blocks(
-        samples.t_ns,
-        samples.value,
-        periods.quiet(context, samples.t_ns),
-        context.intervals("trial"),
-        None if period_s is None else period_s * NS_PER_S,
-        started[1:],
-        lowest,
-    )
+def _blocks(context: JudgeContext, samples: Samples, value: BlockValue) -> SubBlocks:
+    quiet = periods.quiet(context, samples.t_ns)
+    cut = cut_of_trial(context, least_width_ns(samples.t_ns))
+    return sub_blocks(cut, samples.t_ns, samples.value, quiet, restarts_ns(context), value)
 
 
 def needs(plan: PlanView, series: str) -> Missing | None:

@@ -1,6 +1,6 @@
 """Growth of a sampled series over a trial: does it go on, has it levelled off, or can nobody tell."""
 
 from assertions.trend.growth import Growth, growth_of
-from assertions.trend.sub_blocks import SubBlocks, sub_blocks
+from assertions.trend.sub_blocks import Cut, SubBlocks, least_width_ns, lowest, mean, quantile, sub_blocks
 
-__all__ = ["Growth", "SubBlocks", "growth_of", "sub_blocks"]
+__all__ = ["Cut", "Growth", "SubBlocks", "growth_of", "least_width_ns", "lowest", "mean", "quantile", "sub_blocks"]

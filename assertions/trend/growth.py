@@ -14,7 +14,7 @@ import numpy as np
 
 from assertions import stats
 from assertions.rows import Floats
-from assertions.trend.noise import Fit, fit, low_frequency, whiten
+from assertions.trend.noise import MODES, Fit, fit, low_frequency, whiten
 from assertions.trend.shapes import LEVELLED, Shape, shapes
 from assertions.trend.sub_blocks import SubBlocks
 from assertions.verdict import State
@@ -81,18 +81,22 @@ class Growth:
     residual_sd: float
     """SD of the blocks about the shape that explains them best."""
 
-    def against(self, budget: float) -> tuple[State, str]:
-        """The state of a check that growth over the span stays under `budget`, and the reason: a shape or a doubt."""
+    def against(self, budget: float, total: bool = False) -> tuple[State, str]:
+        """The state of a check that growth over the span stays under `budget`, and the reason: a shape or a doubt.
+
+        Growth that began late breaks a budget by its rate, or with `total` by what it came to until the end.
+        """
         if self.low == self.high:  # a series that never changed keeps any budget, also a budget of 0
             return (State.PASS if self.line.size <= budget else State.FAIL), "constant"
         likely = max(self.ended.likelihood, self.wave.likelihood) + AHEAD
         line, late = self.line, self.late
         if self.low > budget and line.certain(budget) and line.likelihood > likely:
             return State.FAIL, "line"
-        if late.low > budget and late.certain(budget) and late.likelihood > max(likely, line.likelihood):
+        rate = budget / (1 - late.shape.at) if total else budget
+        if late.low > rate and late.certain(rate) and late.likelihood > max(likely, line.likelihood):
             return State.FAIL, "late"
         if self._began_late and late.size > budget:
-            return State.UNKNOWN, "late"
+            return State.UNKNOWN, "wave" if self.wave.likelihood > late.likelihood else "late"
         if max(self.low, self.high) < budget:
             recent = max(self.half, self.quarter) >= INNOCENT * budget
             return (State.UNKNOWN, "recent") if recent else (State.PASS, "line")
@@ -106,18 +110,23 @@ class Growth:
         return raw > self.line.likelihood + LATE and raw > self.ended.likelihood and self.late.low > 0
 
 
-def growth_of(blocks: SubBlocks) -> Growth:
+def growth_of(blocks: SubBlocks, modes: int = MODES) -> Growth:
     """The growth of a series. The caller has at least BLOCKS_MIN blocks."""
-    return growths_of(blocks, blocks.values[:, None])[0]
+    return growths_of(blocks, blocks.values[:, None], modes)[0]
 
 
-def growths_of(blocks: SubBlocks, values: Floats) -> tuple[Growth, ...]:
-    """The growth of each series of `values` [blocks, series], all cut into the same blocks."""
+def growths_of(blocks: SubBlocks, values: Floats, modes: int = MODES) -> tuple[Growth, ...]:
+    """The growth of each series of `values` [blocks, series], all cut into the same blocks.
+
+    `modes` is the number of cosine modes of the second line. Noise that forgets within a block allows more of them.
+    """
     values = values - values[0]
     part, count = blocks.part, len(blocks.at)
     levels = np.zeros((count, len(blocks.starts)))
     for column, start in enumerate(blocks.starts):
         levels[start:, column] = 1.0
+    if blocks.covariates.size:  # they may vary as slowly as the level behind a restart
+        levels = np.hstack([levels, blocks.covariates])
     phases = _phase_columns(blocks)
     base = np.column_stack([np.ones(count), levels, phases])
     kinds, columns = shapes(part, blocks.starts)
@@ -126,7 +135,7 @@ def growths_of(blocks: SubBlocks, values: Floats) -> tuple[Growth, ...]:
     if len(moving):
         found = fit(blocks.at, base, columns, values[:, moving])
         for one, series in enumerate(moving.tolist()):
-            made[series] = _one(blocks, values[:, series], kinds, columns, base, levels, found, one)
+            made[series] = _one(blocks, values[:, series], kinds, columns, base, levels, found, one, modes)
     return tuple(made)
 
 
@@ -144,11 +153,12 @@ def _one(
     levels: Floats,
     found: Fit,
     one: int,
+    modes: int,
 ) -> Growth:
     part = blocks.part
     line, ended, wave, late = (_best(kinds, each, found, one) for each in (("line",), LEVELLED, ("wave",), ("hinge",)))
     unphased = _without_phases(blocks, values, base, levels.shape[1], line.correlation)
-    slow, slow_error, free = low_frequency(blocks.at, levels, part, unphased[:, None])
+    slow, slow_error, free = low_frequency(blocks.at, levels, part, unphased[:, None], modes)
     half, _ = _rate_of_end(blocks, levels, unphased, line.correlation, 0.5)
     quarter, quarter_error = _rate_of_end(blocks, levels, unphased, line.correlation, 0.25)
     explained = columns[:, int(np.argmax(found.likelihood[one]))]

@@ -18,7 +18,7 @@ from assertions.rows import Floats
 CORRELATIONS = np.concatenate([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5], 1 - np.geomspace(0.45, 0.0005, 24)])
 """Correlations of neighbouring blocks that are tried."""
 MODES = 7
-"""Cosine modes of `low_frequency`; each level of a restart takes two more."""
+"""Cosine modes of `low_frequency` for a series that may remember long."""
 
 
 def whiten(correlation: float, at: Floats, columns: Floats) -> tuple[Floats, float]:
@@ -75,14 +75,17 @@ def fit(at: Floats, base: Floats, shapes: Floats, series: Floats) -> Fit:
     return Fit(size, error, likelihood, correlation)
 
 
-def low_frequency(at: Floats, levels: Floats, line: Floats, series: Floats) -> tuple[Floats, Floats, int]:
+def low_frequency(
+    at: Floats, levels: Floats, line: Floats, series: Floats, modes: int = MODES
+) -> tuple[Floats, Floats, int]:
     """The coefficient of `line` [blocks] in each of `series` [blocks, series], its error, and its degrees of freedom.
 
-    `levels` [blocks, k] are further columns that vary slowly, such as the level behind a restart.
+    `levels` [blocks, k] are further columns that vary slowly, such as the level behind a restart. Each takes two modes
+    beside `modes`.
     """
     n, k = len(at), levels.shape[1]
     middle = (at - at[0] + 0.5) / (at[-1] - at[0] + 1)
-    waves = np.cos(np.pi * np.outer(np.arange(1, MODES + 2 * k + 1), middle)) / n
+    waves = np.cos(np.pi * np.outer(np.arange(1, modes + 2 * k + 1), middle)) / n
     waves -= waves.mean(axis=1, keepdims=True)
     columns = waves @ np.column_stack([line, levels])
     values = waves @ series

@@ -1,4 +1,4 @@
-"""A sampled series, cut into about 96 equal blocks of the trial.
+"""Samples of a trial, cut into at most 96 equal blocks with one value each.
 
     trial    |----------- period ----------|----------- period ----------|
     blocks   | 0  | 1  | 2  | 3  | 4  | 5  | 0  | 1  |====| 3  | 4  | 5  |      number: phase of the load
@@ -8,8 +8,9 @@ Time is the time of the load, which stands still in a quiesce. Of each block the
 the server has started again before it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ SAMPLES_MIN = 2
 """Samples of a block, at least: shorter blocks would have none now and then."""
 COVERAGE_MIN = 0.5
 """The share of its samples that a block must keep."""
+BlockValue = Callable[[Floats, Floats], float]
+"""Makes one value of a block's samples and their weights, two arrays of shape [samples]."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class SubBlocks:
     at: Floats
     """[blocks]: the number of each block, counted from the start of the trial."""
     values: Floats
-    """[blocks]: the mean, or the lowest value, of the samples kept."""
+    """[blocks]: the value of the samples kept."""
     phase: NDArray[np.int64]
     """[blocks]: the phase of the load, 0 for all where the load has no period."""
     start_ns: Floats
@@ -41,6 +44,8 @@ class SubBlocks:
     starts: tuple[int, ...] = ()
     """Indices of the first block behind each restart of the server."""
     left_out: int = 0
+    covariates: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """[blocks, n]: what else moves the series, such as the offered load. [0, 0] when nothing is known."""
 
     @property
     def span_ns(self) -> float:
@@ -63,63 +68,114 @@ class SubBlocks:
         return int(self.start_ns[min(int(np.searchsorted(self.part, part)), len(self.at) - 1)])
 
 
+@dataclass(frozen=True)
+class Cut:
+    """The cut of a trial into `count` blocks; none for a trial without length."""
+
+    edges_ns: Floats
+    """[2 x intervals]: start and end of each interval of the trial, in time of the run."""
+    load_ns: Floats
+    """[2 x intervals]: the time of the load at each edge."""
+    width_ns: float
+    phases: int
+    count: int
+
+    @classmethod
+    def of(cls, trial: Sequence[Interval], period_ns: float | None, least_ns: float) -> "Cut":
+        """Cut the intervals of `trial` (ns) into blocks of at least `least_ns`.
+
+        `period_ns` is the period of the load: blocks are whole parts of it, or whole periods.
+        """
+        if not sum(end - start for start, end in trial) > 0:
+            return cls(np.zeros(2), np.zeros(2), 0.0, 1, 0)
+        edges = np.array(trial, np.float64).ravel()
+        load_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))  # no time between trials
+        width_ns, phases = _width(float(load_ns[-1]), period_ns, least_ns)
+        return cls(edges, load_ns, width_ns, phases, max(1, int(load_ns[-1] / width_ns + 0.01)))
+
+    def blocks_of(self, t_ns: Floats) -> NDArray[np.int64]:
+        """[samples]: the block of each time; -1 outside the trial and behind the last whole block."""
+        if not self.count:
+            return np.full(len(t_ns), -1)
+        block = np.floor(np.interp(t_ns, self.edges_ns, self.load_ns) / self.width_ns).astype(np.int64)
+        pairs = self.edges_ns.reshape(-1, 2)
+        inside = (block < self.count) & np.any([(t_ns >= start) & (t_ns < end) for start, end in pairs], axis=0)
+        return np.where(inside, block, -1)
+
+    def counts(self, t_ns: Floats) -> Floats:
+        """[count]: how many of the times lie in each block."""
+        block = self.blocks_of(t_ns)
+        return np.bincount(block[block >= 0], minlength=self.count).astype(np.float64)
+
+
+def least_width_ns(t_ns: Floats) -> float:
+    """The least width (ns) of a block of a series that is sampled at these times."""
+    return SAMPLES_MIN * float(np.median(np.diff(t_ns))) if len(t_ns) > 1 else 0.0
+
+
+def mean(values: Floats, weights: Floats) -> float:
+    """The mean of equally weighted values; small changes of a large value keep their digits."""
+    return float(values[0] + (values - values[0]).mean())
+
+
+def lowest(values: Floats, weights: Floats) -> float:
+    """The least value, which of a gauge of work in progress is the level at rest."""
+    return float(values.min())
+
+
+def quantile(q: float) -> BlockValue:
+    """The median-unbiased estimate of a quantile (Hyndman and Fan 1996, type 8); values count by their weights."""
+
+    def value(values: Floats, weights: Floats) -> float:
+        order = np.argsort(values, kind="stable")
+        cumulative, ordered = np.cumsum(weights[order]), values[order]
+        n = float(cumulative[-1])
+        rank = min(max(q * (n + 1 / 3) + 1 / 3, 1.0), n)
+        low, high = (ordered[np.searchsorted(cumulative, each - 1e-9)] for each in (math.floor(rank), math.ceil(rank)))
+        return float(low + (rank - math.floor(rank)) * (high - low))
+
+    return value
+
+
 def sub_blocks(
+    cut: Cut,
     t_ns: Floats,
     values: Floats,
     kept: Mask,
-    trial: Sequence[Interval],
-    period_ns: float | None,
     restarts_ns: Sequence[float] = (),
-    lowest: bool = False,
+    value: BlockValue = mean,
+    weights: Floats | None = None,
 ) -> SubBlocks:
-    """Cut the samples (`t_ns`, `values`, `kept`: [samples]) of the intervals of `trial`, in ns, into blocks.
-
-    A block is the mean of its kept samples, or with `lowest` the least. `period_ns` is the period of the load; blocks
-    are whole parts of it. A trial without length has no blocks.
-    """
-    if not sum(end - start for start, end in trial) > 0:
-        none = np.zeros(0)
-        return SubBlocks(none, none, np.zeros(0, np.int64), none, 0.0)
-    edges = np.array(trial, np.float64).ravel()
-    load_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))  # no time passes between trials
-    sample_ns = float(np.median(np.diff(t_ns))) if len(t_ns) > 1 else 0.0
-    width_ns, phases = _width(float(load_ns[-1]), period_ns, SAMPLES_MIN * sample_ns)
-    count = max(1, int(load_ns[-1] / width_ns + 0.01))
-    block = np.floor(np.interp(t_ns, edges, load_ns) / width_ns).astype(np.int64)
-    inside = (block < count) & np.any([(t_ns >= start) & (t_ns < end) for start, end in trial], axis=0)
-    given = np.bincount(block[inside], minlength=count)
-    use = inside & kept
-    left = np.bincount(block[use], minlength=count)
+    """Make blocks of the samples (`t_ns`, `values`, `kept`, `weights`: [samples]) that lie in the cut trial."""
+    block = cut.blocks_of(t_ns)
+    given = np.bincount(block[block >= 0], minlength=cut.count)
+    use = np.flatnonzero((block >= 0) & kept)
+    use = use[np.argsort(block[use], kind="stable")]
+    left = np.bincount(block[use], minlength=cut.count)
     at = np.flatnonzero((left > 0) & (left >= COVERAGE_MIN * given))
-    start_ns = np.interp(at * width_ns, load_ns, edges)
-    starts = {int(np.searchsorted(start_ns, each)) for each in restarts_ns if edges[0] < each < edges[-1]}
+    ends = np.cumsum(left)
+    mine, weight = values[use], (np.ones(len(values)) if weights is None else weights)[use]
+    made = [value(mine[end - n : end], weight[end - n : end]) for end, n in zip(ends[at], left[at], strict=True)]
+    start_ns = np.interp(at * cut.width_ns, cut.load_ns, cut.edges_ns)
+    first_ns, last_ns = cut.edges_ns[0], cut.edges_ns[-1]
+    starts = {int(np.searchsorted(start_ns, each)) for each in restarts_ns if first_ns < each < last_ns}
     return SubBlocks(
         at.astype(np.float64),
-        _values(block[use], values[use], count, lowest)[at],
-        at % phases,
+        np.array(made, np.float64),
+        at % cut.phases,
         start_ns,
-        width_ns,
+        cut.width_ns,
         tuple(sorted(each for each in starts if 0 < each < len(at))),
-        count - len(at),
+        cut.count - len(at),
     )
-
-
-def _values(block: NDArray[np.int64], values: Floats, count: int, lowest: bool) -> Floats:
-    """One value for each block [count]; NaN or infinity where it has no sample."""
-    if lowest:
-        least = np.full(count, np.inf)
-        np.minimum.at(least, block, values)
-        return least
-    base = values[0] if len(values) else 0.0  # small changes of a large value keep their digits
-    with np.errstate(invalid="ignore"):
-        means: Floats = base + np.bincount(block, values - base, minlength=count) / np.bincount(block, minlength=count)
-    return means
 
 
 def _width(span_ns: float, period_ns: float | None, least_ns: float) -> tuple[float, int]:
     """The length of a block (ns), at least `least_ns`, and the number of phases of the load."""
     if period_ns is None or span_ns < 2 * period_ns:
         return max(span_ns / BLOCKS, least_ns), 1
+    if least_ns > period_ns:
+        return math.ceil(least_ns / period_ns) * period_ns, 1
     finest = int(period_ns / least_ns) if least_ns > 0 else PHASES_MAX
     phases = max(1, min(PHASES_MAX, finest, round(BLOCKS * period_ns / span_ns)))
     return period_ns / phases, phases

@@ -71,9 +71,9 @@ def drifting(that: str, rate: float, hours: float = 8.0) -> Need:
 
 @pytest.mark.parametrize(("stat", "low", "high"), [("p99", 22_000, 31_000), ("p50", 2_400, 3_500)])
 def test_drift_says_what_twice_its_limit_costs(stat: str, low: int, high: int) -> None:
-    """A limit of 20 % against a true 40 % at a log SD of 0.5: 23,000 probes for P99, 2,600 for P50."""
+    """A limit of 20 % against a true 40 % at a log SD of 0.5, with a test of size 1 % and power 90 %."""
     said = drifting(f"drift.ttft.{stat} < 20%", 1.0)
-    found = re.search(r"([\d,]+) see twice the limit", said.note or "")
+    found = re.search(r"([\d,]+) in [\d.]+ (?:min|h) see twice the limit", said.note or "")
     assert found, said
     assert low < int(found[1].replace(",", "")) < high
 
@@ -85,7 +85,29 @@ def test_a_drift_that_no_probe_of_the_plan_can_show_is_refused_with_its_price() 
     none = drifting("drift.ttft.p50 < 0%", 1.0)
     assert none.state is NeedState.REFUSED
     assert "a limit of 0% cannot be judged" in (none.because or "")
-    assert re.fullmatch(r"[\d,]+ probes \(\d+\w at 1/s\), or a limit of \d+%", said.cure or "")
+    assert re.fullmatch(r"[\d,]+ probes \([\d.]+ h at 1/s\), or a limit of \d+%", said.cure or "")
+
+
+@pytest.mark.parametrize(("rises", "state"), [(True, NeedState.REFUSED), (False, NeedState.PLANNED)])
+def test_drift_under_a_trace_whose_rate_has_a_trend_is_refused(rises: bool, state: NeedState) -> None:
+    run = long_run()
+    run.plan["phases"] = [{"name": "trial", "n": 0, "planned_s": 7200.0}]
+    arrivals = [10 + 10 * second // 7200 if rises else 10 + 5 * (second // 100 % 2) for second in range(7200)]
+    run.plan["scenario"]["load"].append({"id": "trace", "probe": False, "arrivals": "trace"})
+    run.plan["load"].append({"id": "trace", "rate_mean": 15.0, "arrivals_by_second": " ".join(map(str, arrivals))})
+    said = need(run, "drift.ttft.p50 < 20%")
+    assert said.state is state
+    assert not rises or "the offered load changes by +6" in (said.because or "")
+
+
+def test_a_quantile_whose_probes_do_not_fill_24_blocks_is_refused_with_a_faster_probe() -> None:
+    run = long_run()
+    run.plan["load"][0] |= {"rate_mean": 0.5, "rate_max": 0.5, "period_s": 300.0}
+    run.plan["phases"] = [{"name": "trial", "n": 0, "planned_s": 3600.0}]
+    said = need(run, "drift.ttft.p99 < 20%")
+    assert said.state is NeedState.REFUSED
+    assert said.because == "p99 needs 2,400 values outside fault windows, 1,800 are planned"
+    assert said.cure == "probe at 0.67/s"
 
 
 def test_drift_under_a_load_that_still_rises_is_refused() -> None:

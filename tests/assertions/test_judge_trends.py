@@ -1,4 +1,4 @@
-"""leak and drift: a planted slope is found, a clean or wavy series is not, and too little is not judged."""
+"""leak: a planted slope is found, a clean or wavy series is not, and too little is not judged."""
 
 import math
 import random
@@ -187,46 +187,6 @@ class TestCeiling:
         run.series("server.swap", [(t * S, 600.0 * MIB) for t in range(500, 760)])
         run.series("kv.internal_fragmentation", [(t * S, 0.5 if t == 700 else 0.1) for t in range(760)])
         assert checked(run, that).state is state
-
-
-class TestDrift:
-    THAT = "drift.ttft.p90 < 20%"
-
-    def test_a_planted_drift_of_the_probe_fails(self) -> None:
-        judged = checked(probed(growth=0.5), self.THAT, load="probe")
-        assert judged.state is State.FAIL
-        assert judged.figures["share"] == pytest.approx(0.5, abs=0.1)
-        assert "in this run" in (judged.limit or "")
-
-    def test_a_steady_probe_passes(self) -> None:
-        assert checked(probed(), self.THAT, load="probe").state is State.PASS
-
-    def test_periods_with_too_few_probes_are_not_used(self) -> None:
-        run = probed(rate=0.5)
-        judged = checked(run, self.THAT, load="probe")
-        assert judged.state is State.UNKNOWN
-        assert "held fewer than 44 probes" in judged.summary
-
-    def test_a_late_generator_voids_it(self) -> None:
-        run = probed(growth=0.5)
-        for row in run.tables["request"]:
-            row["sent_ns"] = row["intended_ns"] + 50 * MS
-        assert checked(run, self.THAT, load="probe").state is State.UNKNOWN
-
-    def test_a_probe_is_watched_without_a_check(self) -> None:
-        watched = next(j for j in probed().verdict().judges if j.name == "drift.ttft.p50 [probe]")
-        assert (watched.state, watched.level) == (State.PASS, Level.OBSERVE)
-
-
-def probed(growth: float = 0.0, rate: float = 1.0) -> Recorded:
-    """A probe whose time to first token grows by this share from the start of the trial to its end."""
-    run, rng = long_run(), random.Random("probe")
-    for number in range(int(740 * rate)):
-        at_s = number / rate
-        slower = 1 + growth * max(0.0, at_s - 20) / 720
-        ttft_ns = int(20 * MS * slower * rng.uniform(0.95, 1.05))
-        run.request(f"p{number}", int(at_s * S), load="probe", kind="probe", group=None, ttft_ns=ttft_ns)
-    return run
 
 
 def _with_pid(run: Recorded) -> Recorded:

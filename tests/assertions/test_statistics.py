@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from assertions import formatting, stats
-from assertions.periods import PeriodValues, trend
+from assertions.judges.drift import MODES as DRIFT_MODES
+from assertions.judges.growth import visible_errors
+from assertions.trend.growth import growths_of
+from assertions.trend.noise import MODES as LEAK_MODES
 from assertions.verdict import State
+from benchmarks.drift_power import drift_rates
 from benchmarks.verdict_power import growth_rates, peer_rates, quantile_rates
+from benchmarks.verdict_probes import AGEINGS, Ageing, Probing
+from benchmarks.verdict_series import SHAPES, blocks_of
 
 
 @pytest.mark.parametrize(("over", "floor"), [(0, 459), (1, 662), (2, 838), (5, 1307), (10, 2010)])
@@ -14,13 +20,6 @@ def test_p99_needs_the_floor_that_mlperf_knows(over: int, floor: int) -> None:
     assert stats.binomial_floor(0.99, over) == floor
     assert stats.over_allowed(floor, 0.99) == over
     assert stats.over_allowed(floor - 1, 0.99) == over - 1
-
-
-def test_a_line_and_its_interval_match_a_textbook() -> None:
-    x, y = [1.0, 2.0, 3.0, 4.0, 5.0], [2.1, 3.9, 6.2, 7.8, 10.1]
-    fit = stats.fit_line(x, y, alpha=0.025)
-    assert fit.slope == pytest.approx(1.99)
-    assert (fit.low, fit.high) == pytest.approx((1.79994, 2.18006), abs=1e-5)
 
 
 def test_theil_sen_is_not_moved_by_one_odd_block() -> None:
@@ -146,16 +145,29 @@ def test_a_ceiling_of_correlated_requests_errs_more_so_it_speaks_of_this_run() -
     assert 0.02 < quantile_rates(2010, 0.01, 0.99, 0.9, 300, SEED)[2] < 0.25
 
 
-def test_the_smallest_visible_growth_is_seen_in_nine_of_ten() -> None:
-    rng = np.random.Generator(np.random.PCG64(2))
-    hours = np.arange(10.0)
-    visible = stats.smallest_visible(hours, 1.0)
-    seen = sum(
-        trend(PeriodValues(hours, visible * hours + rng.standard_normal(10), hours, 3600.0, 0)).against("<", 0.0)
-        is State.FAIL
-        for _ in range(400)
-    )
-    assert 0.82 <= seen / 400 <= 0.95
+@pytest.mark.parametrize("modes", [LEAK_MODES, DRIFT_MODES])
+def test_the_smallest_visible_growth_is_seen_in_nine_of_ten(modes: int) -> None:
+    blocks = blocks_of(8.0, SHAPES[0], windows=False)
+    white = np.random.default_rng(2).standard_normal((len(blocks.at), 300))
+    error = float(np.median([found.line.error for found in growths_of(blocks, white)]))
+    grown = white + (20 + visible_errors(modes)) * error * blocks.part[:, None]
+    states = [found.against(20 * error)[0] for found in growths_of(blocks, grown, modes)]
+    assert 0.84 <= states.count(State.FAIL) / 300 <= 0.96
+
+
+@pytest.mark.parametrize(("ageing", "most", "least"), [("+20 %, the limit", 0.05, 0.0), ("+40 %", 1.0, 0.7)])
+def test_drift_at_its_limit_rarely_fails_and_twice_the_limit_is_seen_at_its_price(
+    ageing: str, most: float, least: float
+) -> None:
+    """23,040 probes at sigma .5 are the price of a P99: a limit of 20 % against a true 40 %."""
+    chosen = next(each for each in AGEINGS if each.name == ageing)
+    failed = drift_rates(chosen, Probing(8.0, 0.8, 0.5, "p99", wander=0.0), 60, SEED)[0][2]
+    assert least <= failed <= most
+
+
+@pytest.mark.parametrize("ageing", [each for each in AGEINGS if each.kind == "innocent"], ids=lambda each: each.name)
+def test_no_innocent_shape_of_a_latency_fails(ageing: Ageing) -> None:
+    assert drift_rates(ageing, Probing(2.0, 2.0, 0.5, "p50"), 40, SEED)[0][2] <= 0.025
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from assertions.trend import Growth, SubBlocks, growth_of, sub_blocks
+from assertions.trend import Cut, Growth, SubBlocks, growth_of, least_width_ns, lowest, quantile, sub_blocks
 from assertions.trend.noise import CORRELATIONS, fit, low_frequency
 from assertions.verdict import State
 
@@ -32,7 +34,8 @@ def series(
     kept = ~np.any([(at >= start) & (at < end) for start, end in holes_h] or [at < 0], axis=0)
     period_ns = None if period_h is None else period_h * HOUR
     trial = [(0.0, hours * HOUR)]
-    return sub_blocks(t_ns, values, kept, trial, period_ns, [each * HOUR for each in restarts_h])
+    cut = Cut.of(trial, period_ns, least_width_ns(t_ns))
+    return sub_blocks(cut, t_ns, values, kept, [each * HOUR for each in restarts_h])
 
 
 def judged(blocks: SubBlocks, mib_per_hour: float) -> tuple[State, str, Growth]:
@@ -142,7 +145,7 @@ def test_a_series_that_never_changes_keeps_a_budget_of_nothing_and_one_that_fall
 
 def test_one_descriptor_more_is_told_and_is_no_leak() -> None:
     t_ns = np.arange(0, 8 * HOUR, 60e9)
-    blocks = sub_blocks(t_ns, 40.0 + (t_ns > 3.3 * HOUR), t_ns >= 0, [(0.0, 8.0 * HOUR)], None)
+    blocks = sub_blocks(Cut.of([(0.0, 8.0 * HOUR)], None, 0.0), t_ns, 40.0 + (t_ns > 3.3 * HOUR), t_ns >= 0)
     state, reason = growth_of(blocks).against(0.0)
     assert (state, reason) == (State.UNKNOWN, "ended")
 
@@ -153,7 +156,7 @@ def test_one_descriptor_more_is_told_and_is_no_leak() -> None:
 def test_the_phase_of_the_load_stands_still_in_a_quiesce() -> None:
     t_ns = np.arange(0, 9 * HOUR, 60e9)
     trial = [(0.0, 4.0 * HOUR), (4.5 * HOUR, 8.5 * HOUR)]
-    blocks = sub_blocks(t_ns, t_ns, t_ns >= 0, trial, float(HOUR))
+    blocks = sub_blocks(Cut.of(trial, float(HOUR), 0.0), t_ns, t_ns, t_ns >= 0)
     assert blocks.left_out == 0
     assert blocks.span_ns == pytest.approx(8 * HOUR)
     assert blocks.phase[:12].tolist() == list(range(12))
@@ -167,7 +170,7 @@ def test_no_block_is_lost_because_samples_are_rare(trial_s: float, period_s: flo
     """A trial of 80 s, sampled each second, has no 96 blocks."""
     t_ns = np.arange(0.3e9, trial_s * 1e9, 1e9)
     period_ns = None if period_s is None else period_s * 1e9
-    blocks = sub_blocks(t_ns, t_ns, t_ns >= 0, [(0.0, trial_s * 1e9)], period_ns)
+    blocks = sub_blocks(Cut.of([(0.0, trial_s * 1e9)], period_ns, least_width_ns(t_ns)), t_ns, t_ns, t_ns >= 0)
     assert blocks.left_out == 0
     assert blocks.kept_ns >= (trial_s - (period_s or 4.2)) * 1e9
 
@@ -175,7 +178,19 @@ def test_no_block_is_lost_because_samples_are_rare(trial_s: float, period_s: flo
 def test_the_lowest_value_of_a_block_is_the_level_at_rest() -> None:
     t_ns = np.arange(0, 8 * HOUR, 10e9)
     busy = np.where(np.arange(len(t_ns)) % 7 == 0, 3.0, 90.0)
-    assert set(sub_blocks(t_ns, busy, t_ns >= 0, [(0.0, 8.0 * HOUR)], None, lowest=True).values) == {3.0}
+    cut = Cut.of([(0.0, 8.0 * HOUR)], None, least_width_ns(t_ns))
+    assert set(sub_blocks(cut, t_ns, busy, t_ns >= 0, value=lowest).values) == {3.0}
+
+
+@given(values=st.lists(st.integers(0, 40), min_size=1, max_size=60), q=st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
+def test_the_quantile_of_a_block_is_that_of_numpy_whether_values_are_counted_or_repeated(
+    values: list[int], q: float
+) -> None:
+    repeated = np.array(values, np.float64)
+    different, counts = np.unique(repeated, return_counts=True)
+    expected = np.quantile(repeated, q, method="median_unbiased")
+    assert quantile(q)(repeated, np.ones(len(values))) == pytest.approx(expected)
+    assert quantile(q)(different, counts.astype(np.float64)) == pytest.approx(expected)
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------
