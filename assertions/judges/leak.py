@@ -22,7 +22,7 @@ from assertions.judges.growth import (
 from assertions.periods import PERIODS_MIN
 from assertions.plan_view import Check, PlanView
 from assertions.rows import Samples
-from assertions.trend import Growth, SubBlocks, growth_of, least_width_ns, lowest, mean, sub_blocks
+from assertions.trend import Growth, SubBlocks, certain_ns, growth_of, least_width_ns, lowest, mean, sub_blocks
 from assertions.trend.noise import MODES
 from assertions.trend.sub_blocks import BlockValue
 from assertions.verdict import Judged, Level, State
@@ -80,7 +80,17 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
     hours = blocks.span_ns / periods.HOUR_NS
     budget = parsed.value if parsed else OWN_SD_BUDGET * found.residual_sd / hours
     state, reason = found.against(sign * budget * hours)
-    return _judged(context, name, series, blocks, found, sign / hours, state, reason, op, budget, not parsed)
+    judged = _judged(context, name, series, blocks, found, sign / hours, state, reason, op, budget, not parsed)
+    if state is not State.FAIL:
+        return judged
+
+    def state_of(part: SubBlocks) -> State:
+        grown = growth_of(replace(part, values=sign * part.values))
+        return grown.against(sign * budget * part.span_ns / periods.HOUR_NS)[0]
+
+    certain = certain_ns(blocks, state_of)
+    figures = judged.figures | {"certain_s": certain / NS_PER_S}
+    return replace(judged, summary=f"{judged.summary}; certain by {since_start(certain)}", figures=figures)
 
 
 def _judged(

@@ -192,3 +192,16 @@ class TestCeiling:
 def _with_pid(run: Recorded) -> Recorded:
     run.plan["target"]["capabilities"] = ["pid"]
     return run
+
+
+def test_a_leak_says_by_when_it_was_certain() -> None:
+    """A fast leak is certain early, and no leak after the end of the trial."""
+    certain = {}
+    for rate in (200, 2000):
+        run = long_run()
+        memory(run, per_hour=rate * MIB)
+        judged = checked(run, "leak.rss_anon < 50MiB/h")
+        assert judged.state is State.FAIL
+        assert "; certain by 00:" in judged.summary
+        certain[rate] = judged.figures["certain_s"]
+    assert 100 < certain[2000] <= certain[200] <= 760
