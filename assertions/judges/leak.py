@@ -89,7 +89,7 @@ def decide(context: JudgeContext, series: str, parsed: Expression | None, name: 
         return grown.against(sign * budget * part.span_ns / periods.HOUR_NS)[0]
 
     certain = certain_ns(blocks, state_of)
-    figures = judged.figures | {"certain_s": certain / NS_PER_S}
+    figures = {**judged.figures, "certain_s": certain / NS_PER_S}
     return replace(judged, summary=f"{judged.summary}; certain by {since_start(certain)}", figures=figures)
 
 
