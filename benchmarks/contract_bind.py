@@ -24,7 +24,7 @@ import torch
 
 from runtime.contract.binder import Binder
 from runtime.core.env import Env
-from runtime.core.work import Sampling, Work
+from runtime.core.work import Sampling, Work, padded_tables
 from runtime.device.facts import TorchTensors
 from runtime.models.config import read_config
 from runtime.models.decoder import Decoder
@@ -149,11 +149,11 @@ def launch(rows: Sequence[tuple[int, int]]) -> Work:
         slots=np.repeat(firsts, lengths) * BLOCK_TOKENS + positions,
         row_starts=row_starts,
         context_lens=ends,
-        block_tables=tuple(
-            list(range(first, first + count)) for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
+        block_tables=padded_tables(
+            [range(first, first + count) for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)]
         ),
         sampling=(Sampling(),) * len(rows),
-        prefix_hashes=(0,) * len(rows),
+        prefix_hashes=np.zeros(len(rows), np.uint64),
     )
 
 

@@ -28,7 +28,7 @@ from runtime.build import WallClock
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Output, Submit
-from runtime.core.work import Claim, Sampling, Work
+from runtime.core.work import Claims, Ints, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.device.malloc import keep_freed_memory
 from runtime.engine import Engine
@@ -41,7 +41,6 @@ from runtime.models.kv import PagedKv
 from runtime.models.loader import load_weights
 from runtime.models.runner import ModelRunner
 from runtime.scheduling import batch as batches
-from runtime.scheduling import request as requests
 from runtime.scheduling.scheduler import Limits
 
 BLOCK_TOKENS, PROMPT = 16, 64
@@ -88,7 +87,8 @@ def measure(rows: int, rounds: int, steps: int) -> dict[str, list[float]]:
 def decode(model: ModelRunner, blocks: int, rows: int, steps: int, missing: Sequence[str]) -> float:
     """Microseconds a step of `rows` requests that decode, without the parts in `missing`."""
     mailbox, sink = Mailbox(rows), _Counter()
-    with without_tags() if "tags" in missing else nullcontext(), without_contract(model, "contract" in missing):
+    tags = mock.patch.object(batches, "flush_hashes") if "tags" in missing else nullcontext()
+    with tags, without_contract(model, "contract" in missing):
         ledger = _NoLedger(mailbox.wake) if "ledger" in missing else Ledger(mailbox.wake)
         env = Env(WallClock(), 0, DisabledFaults(), ledger)
         pool = PagedPool(env, blocks, BLOCK_TOKENS)
@@ -112,18 +112,6 @@ def decode(model: ModelRunner, blocks: int, rows: int, steps: int, missing: Sequ
         took_ns = sink.last_ns - began_ns
         device.close()
     return took_ns / 1000 / ((sink.tokens - begun) / rows)
-
-
-@contextmanager
-def without_tags() -> Iterator[None]:
-    """Requests keep no tags of their own."""
-    with (
-        mock.patch.object(requests, "SequenceTags", _NoLine),
-        mock.patch.object(batches, "flush_hashes", return_value=None),
-        mock.patch.object(batches, "_claims", _no_claims),
-        mock.patch.object(batches, "_is_sound", return_value=True),
-    ):
-        yield
 
 
 @contextmanager
@@ -151,34 +139,18 @@ class _Counter:
             self.ended += output.ended is not None
 
 
-class _NoLine:
-    prefix_hash = 0
-
-    def __init__(self, block_tokens: int) -> None:
-        self.block_tokens, self.tokens = block_tokens, 0
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        self.tokens += len(tokens)
-
-
 class _NoPlane:
     def hand_out(self, blocks: Sequence[int]) -> list[int]:
         return [0] * len(blocks)
 
-    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[()]:
+    def verify(self, work: Work, reads: Claims) -> tuple[()]:
         return ()
 
-    def compare(self, tables: Sequence[Sequence[int]], reads: Sequence[Claim]) -> tuple[()]:
+    def compare(self, tables: Ints, reads: Claims) -> tuple[()]:
         return ()
 
     def stamp(self, work: Work) -> None:
         return None
-
-
-def _no_claims(
-    asked: Sequence[requests.Request], ends: Sequence[int], deep: bool
-) -> tuple[tuple[list[int], ...], tuple[()]]:
-    return tuple(one.blocks[:end] for one, end in zip(asked, ends, strict=True)), ()
 
 
 class _NoLedger(Ledger):

@@ -207,9 +207,9 @@ def measured_step_us(steps: int = 50) -> float:
         slots=np.arange(1, ROWS + 1) * CONTEXT - 1,
         row_starts=np.arange(ROWS + 1),
         context_lens=np.full(ROWS, CONTEXT),
-        block_tables=tuple(range(row * blocks_each, (row + 1) * blocks_each) for row in range(ROWS)),
+        block_tables=np.arange(ROWS * blocks_each).reshape(ROWS, -1),
         sampling=(Sampling(),) * ROWS,
-        prefix_hashes=(0,) * ROWS,
+        prefix_hashes=np.zeros(ROWS, np.uint64),
     )
     durations_us = []
     for _ in range(steps + 5):

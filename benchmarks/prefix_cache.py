@@ -21,7 +21,7 @@ from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Output, Submit
 from runtime.core.owner import Owner
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Work
+from runtime.core.work import Claims, Copy, Sampled, Sampling, StepResult, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.kv.paged import PagedPool
@@ -50,7 +50,7 @@ class _Instant:
     def __init__(self, env: Env, plane: TagPlane) -> None:
         self._env, self._plane = env, plane
 
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+    def launch(self, work: Work, reads: Claims, writes: Sequence[int]) -> Ticket:
         now_ns = self._env.clock.now_ns()
         self._plane.stamp(work)
         sampled = tuple(None if one is None else Sampled(7) for one in work.sampling)

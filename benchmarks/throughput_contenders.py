@@ -21,7 +21,7 @@ from runtime.build import WallClock
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Output, Submit
-from runtime.core.work import Sampling, Work
+from runtime.core.work import Claims, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
@@ -38,6 +38,7 @@ ROWS = 32
 """Requests that run at once, at most; the static batch has as many rows."""
 TOKEN_BUDGET = 512
 Contender = Callable[[Sequence[Asked]], int]
+_NO_CLAIMS = Claims((), np.zeros((0, 0), np.int64), np.zeros((0, 0), np.uint64), (), ())
 
 
 class Contenders:
@@ -88,11 +89,11 @@ class Contenders:
         done = threading.Event()
         env = Env(WallClock(), 0, DisabledFaults(), Ledger(done.set))
         device = CpuDevice({"": self._model}, _NoTags(), env, threads=self._threads)
-        tables = [[at * rows + row for at in range(-(-(length + output) // BLOCK_TOKENS))] for row in range(rows)]
+        tables = np.arange(-(-(length + output) // BLOCK_TOKENS) * rows).reshape(-1, rows).T
         fresh, made = np.array([asked.prompt for asked in work]), 0
         for start in (0, *range(length, length + output - 1)):
             done.clear()
-            ticket = device.launch(_work(fresh, start, tables), (), ())
+            ticket = device.launch(_work(fresh, start, tables), _NO_CLAIMS, ())
             done.wait()
             env.ledger.settle()
             if ticket.error is not None or ticket.result is None:
@@ -198,12 +199,11 @@ class _NoTags:
         return None
 
 
-def _work(fresh: np.ndarray, start: int, tables: list[list[int]]) -> Work:
+def _work(fresh: np.ndarray, start: int, tables: np.ndarray) -> Work:
     rows, count = fresh.shape
     end = start + count
     positions = np.arange(start, end)
-    blocks = np.array(tables)[:, positions // BLOCK_TOKENS]
-    used = -(-end // BLOCK_TOKENS)
+    blocks = tables[:, positions // BLOCK_TOKENS]
     return Work(
         step=start,
         model_key="",
@@ -213,7 +213,7 @@ def _work(fresh: np.ndarray, start: int, tables: list[list[int]]) -> Work:
         slots=(blocks * BLOCK_TOKENS + positions % BLOCK_TOKENS).reshape(-1),
         row_starts=np.arange(rows + 1) * count,
         context_lens=np.full(rows, end),
-        block_tables=tuple(table[:used] for table in tables),
+        block_tables=tables[:, : -(-end // BLOCK_TOKENS)],
         sampling=(Sampling(),) * rows,
-        prefix_hashes=(0,) * rows,
+        prefix_hashes=np.zeros(rows, np.uint64),
     )

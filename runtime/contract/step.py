@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from runtime.contract.binder import Binder, Tensor, Tensors
 from runtime.contract.dims import Dim, Size
 from runtime.contract.memory import dense_strides
 from runtime.contract.spec import ITEM_BYTES, Contract, ContractKey, TensorFacts, TensorSpec
 from runtime.contract.violation import ContractViolation, Rule, Violation
 from runtime.core.env import Env
-from runtime.core.work import Work
+from runtime.core.work import NO_BLOCK, Work
 
 INPUTS, CHUNK, LAYER, HEAD, SAMPLE = "inputs", "chunk", "layer", "head", "sample"
 Result = TypeVar("Result")
@@ -139,11 +141,10 @@ class StepContract(Generic[Tensor]):
 
     def check_tables(self, work: Work) -> None:
         """Checks that each row's block table covers its context. Raises ContractViolation that names each row."""
-        size = self.shape.block_tokens
-        held = [len(table) * size for table in work.block_tables]
-        contexts = work.context_lens.tolist()
-        if any(map(int.__lt__, held, contexts)):
-            short = [row for row, context in enumerate(contexts) if held[row] < context]
+        held = (work.block_tables != NO_BLOCK).sum(axis=1) * self.shape.block_tokens
+        contexts = work.context_lens
+        if np.count_nonzero(held < contexts):
+            short = np.flatnonzero(held < contexts).tolist()
             self._env.counters.hit("contract.violation")
             expected = {row: f"a table for {contexts[row]} tokens" for row in short}
             raise ContractViolation(

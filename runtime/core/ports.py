@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.core.work import Claim, Copy, StepResult, Work
+from runtime.core.work import Claims, Copy, StepResult, Work
 
 
 class Clock(Protocol):
@@ -37,10 +37,10 @@ class Device(Protocol):
     """Runs launches and copies in the order of the calls. Both calls return at once on every device; the device
     reports a finished ticket to `Ledger.complete`."""
 
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+    def launch(self, work: Work, reads: Claims, writes: Sequence[int]) -> Ticket:
         """Queue one step and return its ticket.
 
-        The device checks `reads`, one claim per row, against the tag plane before it stamps this step's own tags.
+        The device checks the claims `reads` against the tag plane before it stamps this step's own tags.
         `writes` are the blocks that contain `work.slots`. Raises LaunchError when the device refuses the step, and
         DeviceLost when it is lost: nothing runs then.
         """

@@ -13,6 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+NO_BLOCK = -1
+"""Fills block tables behind their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,12 @@ class Work:
     """[rows + 1], int64: the offset of each row's first token in `token_ids`."""
     context_lens: Ints
     """[rows], int64: the tokens in KV once this launch is done."""
-    block_tables: tuple[Sequence[int], ...]
-    """[rows][blocks]: ids of the blocks that cover `context_lens[row]` tokens."""
+    block_tables: Ints
+    """[rows, blocks], int64: ids of the blocks that cover `context_lens[row]` tokens, then NO_BLOCK."""
     sampling: tuple[Sampling | None, ...]
     """[rows]."""
-    prefix_hashes: tuple[int, ...]
-    """[rows]: the tag hash before the row's first new token (memory/kv/tags.py). The device computes tags from it."""
+    prefix_hashes: Words
+    """[rows], uint64: the tag hash before the row's first new token (memory/kv/tags.py), to compute tags from."""
 
     @property
     def rows(self) -> int:
@@ -89,20 +93,27 @@ class Copy:
         return f"swap {self.way} of {self.request_id}, {len(self.blocks)} blocks"
 
 
-@dataclass(slots=True)
-class Claim:
-    """The tags that a request expects in its KV before a launch. They are computed from its own tokens, never from the
-    plan, so that they reveal a wrong plan."""
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The tags that the requests of a launch expect in their KV before it. They are computed from the requests' own
+    tokens, never from the plan, so that they reveal a wrong plan."""
 
-    request_id: str
-    generations: Sequence[int]
-    """[blocks]: the generation that each block had when the request took it."""
-    sums: Sequence[int]
-    """[blocks]: the index-weighted tag sum of the request's computed tokens in each block (mod 2**64)."""
-    tokens: int
-    """Number of computed tokens. The last block may be partly full; its remaining slots are not checked."""
-    deep: bool = False
-    """True when the device reads every slot. It compares only the cached sums otherwise."""
+    request_ids: tuple[str, ...]
+    """[rows]."""
+    generations: Ints
+    """[rows, blocks]: the generation that each block of the table had when the request took it; 0 for NO_BLOCK."""
+    sums: Words
+    """[rows, blocks]: the index-weighted tag sum of the request's computed tokens in each block (mod 2**64)."""
+    tokens: Sequence[int]
+    """[rows]: number of computed tokens. Slots behind them are not checked."""
+    deep: Sequence[bool]
+    """[rows]: True when the device reads every slot of the row. It compares only the cached sums otherwise."""
+
+
+def padded_tables(tables: Sequence[Sequence[int]]) -> Ints:
+    """Return block tables as one array [rows, blocks], filled up with NO_BLOCK."""
+    width = max(map(len, tables), default=0)
+    return np.array([[*table, *[NO_BLOCK] * (width - len(table))] for table in tables], np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ No torch, no time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from runtime.contract.binder import PlannedTensors
@@ -101,7 +102,7 @@ class AccountedModel:
         """Yield all live spans with their requests, for the audit (device_audit.py)."""
         return (held for kind in _KINDS for held in self.pools[kind].live())
 
-    def _run(self, work: Work, boundaries: "list[_Boundary]") -> tuple[Sampled | None, ...]:
+    def _run(self, work: Work, boundaries: "tuple[_Boundary, ...]") -> tuple[Sampled | None, ...]:
         """Run a step with all its allocations and contract checks, in the order of the torch model."""
         session = f"step-{work.step}"
         scratch = AllocRequest(self._launch_memory.scratch(work), pool=PoolKind.WORKSPACE)
@@ -132,7 +133,7 @@ class AccountedModel:
         tensors = self.contract.planned(graph, *given, outputs=outputs, **dict(dims))
         self.contract.cross(graph, tensors, *given, outputs=outputs)
 
-    def _plan(self, work: Work) -> "list[_Boundary]":
+    def _plan(self, work: Work) -> "tuple[_Boundary, ...]":
         """Return the boundaries of a step, in order."""
         size, samples = self.contract.shape.block_tokens, _samples(work)
         if work.tokens == work.rows:
@@ -167,9 +168,10 @@ class _Boundary(NamedTuple):
     outputs: bool = False
 
 
+@lru_cache(maxsize=_CHECKED_MAX)
 def _boundaries(
     tokens: int, decode: tuple[int, int] | None, chunks: tuple[tuple[int, int], ...], samples: int, *, mixed: bool
-) -> list[_Boundary]:
+) -> "tuple[_Boundary, ...]":
     """Return the boundaries of a step in the order in which the torch model crosses them; LAYER stands for all layers.
 
     `decode` is (rows with one new token, blocks of their longest table), None without such rows. `chunks` are (new
@@ -184,7 +186,7 @@ def _boundaries(
     found += [_Boundary(LAYER, (tokens,)), _Boundary(HEAD, (tokens,)), _Boundary(SAMPLE, (samples,))]
     if samples:
         found.append(_Boundary(SAMPLE, (samples,), outputs=True))
-    return found
+    return tuple(found)
 
 
 def _samples(work: Work) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from runtime.core.work import Ints, Sampled, Work
+from runtime.core.work import Ints, Sampled, Words, Work
 
 FIRST, LETTERS = 32, 95
 """Tokens are printable ASCII, so that a text has as many characters as tokens."""
@@ -31,10 +31,10 @@ _TOKEN, _PLACE = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB
 _STEP = 0x8EBC6AF09C88C6E3
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
-_LETTERS, _SPOKEN = np.uint64(LETTERS), np.uint64(FIRST + SAID)
-_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
-
-Words = npt.NDArray[np.uint64]
+# Arrays without dims: a numpy scalar makes each operation take twice as long.
+_LETTERS, _SPOKEN, _30, _27, _31, _MIX_TOKEN, _MIX_PLACE, _SQUARE, _MUL_FIRST, _MUL_SECOND = (
+    np.array(value, np.uint64) for value in (LETTERS, FIRST + SAID, 30, 27, 31, _TOKEN, _PLACE, _STEP, _FIRST, _SECOND)
+)
 
 
 class HashModel:
@@ -53,13 +53,16 @@ class HashModel:
         past = self._past(work, starts)
         steps = mix(work.token_ids, work.positions)
         generated = work.token_ids >= SAID
-        if generated.any():
+        if np.count_nonzero(generated):
             self._replace_generated(work, past, steps, generated)
-        running = steps.cumsum()
-        offsets = past - (running[starts] - steps[starts])
-        running += offsets if len(offsets) == len(running) else offsets.repeat(ends - starts)
+        if len(past) == len(steps):
+            running = last = steps + past
+        else:
+            running = steps.cumsum()
+            running += (past - (running[starts] - steps[starts])).repeat(ends - starts)
+            last = running[ends - 1]
         self._kv[work.slots] = running
-        return self._drawn(running[ends - 1], work)
+        return self._drawn(last, work)
 
     @property
     def rows(self) -> Words:
@@ -102,19 +105,17 @@ class HashModel:
 
     def _past(self, work: Work, starts: Ints) -> Words:
         """Return the state [rows] of each row before this launch, from the slot of its last token; 0 without one."""
-        size = self.block_tokens
-        before = (work.positions[starts] - 1).tolist()
-        slots = [
-            table[at // size] * size + at % size if at >= 0 else -1
-            for table, at in zip(work.block_tables, before, strict=True)
-        ]
-        past = self._kv[slots]
-        if -1 in slots:
-            past[[at < 0 for at in before]] = 0
+        size, before = self.block_tokens, work.positions[starts] - 1
+        past: Words = self._kv[work.block_tables[np.arange(len(before)), before // size] * size + before % size]
+        past[before < 0] = 0
         return past
 
     def _replace_generated(self, work: Work, past: Words, steps: Words, generated: npt.NDArray[np.bool_]) -> None:
         """Replace the `steps` [tokens] of generated tokens that follow from the state before them."""
+        if len(past) == len(steps):
+            follows = generated & (work.token_ids == following(past, self._key))
+            np.copyto(steps, _squares(work.positions, work.positions + 1), where=follows)
+            return
         lengths = work.row_starts[1:] - work.row_starts[:-1]
         alone = np.flatnonzero(lengths == 1)
         at = work.row_starts[alone]
@@ -197,7 +198,7 @@ def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
         begins.append((seed - at * _PLACE) & _MASK)
         at += count
     words = np.arange(1, at + 1, dtype=np.uint64)
-    words *= np.uint64(_PLACE)
+    words *= _MIX_PLACE
     words += np.array(begins, np.uint64).repeat([count for _, count in parts])
     _scramble(words)
     words -= words // _LETTERS * _LETTERS  # a third of the time of %
@@ -209,22 +210,22 @@ def prompt_tokens(parts: Sequence[tuple[int, int]]) -> list[int]:
 def mix(tokens: Ints, positions: Ints) -> Words:
     """Return one hash (uint64) for each pair of token and position."""
     words = tokens.astype(np.uint64)
-    words *= np.uint64(_TOKEN)
-    words += positions.view(np.uint64) * np.uint64(_PLACE)
+    words *= _MIX_TOKEN
+    words += positions.view(np.uint64) * _MIX_PLACE
     return _scramble(words)
 
 
 def _squares(first: Ints, end: Ints) -> Words:
     """Return the sum of the steps of following tokens at positions `first` <= p < `end`."""
-    return (end * end - first * first).view(np.uint64) * np.uint64(_STEP)
+    return (end * end - first * first).view(np.uint64) * _SQUARE
 
 
 def _scramble(words: Words) -> Words:
     """Apply the finaliser of splitmix64 (Steele, Lea, Flood 2014) in place, since there are many small arrays."""
     words ^= words >> _30
-    words *= np.uint64(_FIRST)
+    words *= _MUL_FIRST
     words ^= words >> _27
-    words *= np.uint64(_SECOND)
+    words *= _MUL_SECOND
     words ^= words >> _31
     return words
 

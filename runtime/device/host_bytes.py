@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from runtime.core.work import Copy, Way
+from runtime.core.work import Copy, Way, Words
 from runtime.memory.kv.tags import TagPlane
 from runtime.memory.spans.span import Span
 
 Bytes = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint64]
 
 
 class HostBytes:

@@ -20,7 +20,7 @@ from faults import Effect, Kind, Point
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, LaunchError, RuntimeFailure
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, Copy, StepResult, Work
+from runtime.core.work import Claims, Copy, StepResult, Work
 from runtime.device.points import DEVICE_COMPLETE, DEVICE_LAUNCH, cross_copy, phase_of
 from runtime.device.ports import Mover, StepModel, Tags
 
@@ -68,7 +68,7 @@ class Launcher(ABC):
 
     # -- called by the engine -----------------------------------------------------------------------------------------
 
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+    def launch(self, work: Work, reads: Claims, writes: Sequence[int]) -> Ticket:
         """See Device. Raises LaunchError or DeviceLost; nothing runs then."""
         self._refuse_lost()
         if work.model_key not in self._models:
@@ -112,7 +112,7 @@ class Launcher(ABC):
 
     # -- the steps of a job -------------------------------------------------------------------------------------------
 
-    def _launch(self, work: Work, reads: Sequence[Claim], held: Effect | None) -> JobSteps:
+    def _launch(self, work: Work, reads: Claims, held: Effect | None) -> JobSteps:
         if held is not None:
             yield held
         breaches = self._plane.verify(work, reads)

@@ -1,9 +1,8 @@
 """The ports of a device: the model that it runs, the mover of KV, and the tag plane that it checks. No torch."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from runtime.core.work import Breach, Claim, Copy, Sampled, Work
+from runtime.core.work import Breach, Claims, Copy, Sampled, Work
 
 
 class StepModel(Protocol):
@@ -31,8 +30,8 @@ class Mover(Protocol):
 class Tags(Protocol):
     """The part of the tag plane that a device uses (runtime.memory.kv.tags.TagPlane)."""
 
-    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """Compare the blocks that `work` reads with `reads`, one claim per row, and return the differences."""
+    def verify(self, work: Work, reads: Claims) -> tuple[Breach, ...]:
+        """Compare the blocks that `work` reads with the claims `reads`, and return the differences."""
         ...
 
     def stamp(self, work: Work) -> None:

@@ -16,7 +16,7 @@ class Eager:
 
     def run(self, batch: Batch, step: int) -> Ticket:
         """See StepExecutor."""
-        bound = bind(batch, step, self._pool.block_tokens, deep=self._env.faults.armed)
+        bound = bind(batch, step, deep=self._env.faults.armed)
         self._pool.check_writes(bound.writes)
         return self._device.launch(bound.work, bound.reads, bound.writes)
 

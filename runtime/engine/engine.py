@@ -215,7 +215,7 @@ class Engine:
             if not self._due:
                 return
             batch = self._due.popleft()
-            rows = tuple(row for row in batch.rows if row.request.state is RequestState.RUNNING)
+            rows = tuple([row for row in batch.rows if row.request.state is RequestState.RUNNING])
             if rows:
                 self._launch(Batch(batch.model_key, rows), repeats=0)
 

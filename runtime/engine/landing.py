@@ -29,9 +29,10 @@ class Landing:
         """Advance the requests of `batch`, which gave `result` after `took_ns`."""
         self.refuse_corrupt(result.breaches)
         self._requests.scheduler.record_duration(batch, took_ns)
-        for row, sampled in zip(batch.rows, result.sampled, strict=True):
-            if row.request.state is not RequestState.ENDED:
-                self._advance(row.request, row.tokens, sampled)
+        now_ns = self._env.clock.now_ns()
+        for (request, tokens), sampled in zip(batch.rows, result.sampled, strict=True):
+            if request.state is not RequestState.ENDED:
+                self._advance(request, tokens, sampled, now_ns)
 
     def end_well(self, request: Request, finish: str, tokens: tuple[Sampled, ...] = ()) -> None:
         """End a request with 200 after every slot of its KV has been read again. Swapped KV has no slots."""
@@ -58,10 +59,10 @@ class Landing:
             end = end_of(KvCorruption("a KV block did not hold what was written"))
             self._requests.end(request, end)
 
-    def _advance(self, request: Request, computed: int, sampled: Sampled | None) -> None:
-        if request.generated == 0 and sampled is not None:
+    def _advance(self, request: Request, computed: int, sampled: Sampled | None, now_ns: int) -> None:
+        if request.first_ns is None and sampled is not None:
             self._progress.prompt_tokens += len(request.submit.prompt)
-        request.advance(computed, sampled, self._env.clock.now_ns())
+        request.advance(computed, sampled, now_ns)
         self._requests.scheduler.publish(request)
         if sampled is None:
             return

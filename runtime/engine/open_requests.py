@@ -36,7 +36,7 @@ class OpenRequests:
             request = self.scheduler.admit(submit)
         except RuntimeFailure as failure:
             self._env.counters.hit("admit.refused")
-            rejected = Request(submit, -1, self._pool.block_tokens)
+            rejected = Request(submit, -1, self._pool.sequences)
             ended = rejected.ended(end_of(failure), self._env.clock.now_ns())
             self._outputs.append(Output(submit.request_id, (), ended))
             return

@@ -9,7 +9,8 @@ import numpy as np
 
 from runtime.core.env import Env
 from runtime.core.ports import Ticket
-from runtime.device.hash_model import HashModel, Words
+from runtime.core.work import Words
+from runtime.device.hash_model import HashModel
 from runtime.fast_forward.step_run import StepRun
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.batch import Batch

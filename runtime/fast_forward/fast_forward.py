@@ -37,7 +37,7 @@ STEPS_MIN = 2
 """The fewest steps of a run: one step saves nothing."""
 CHECK_ONE_IN = 16
 """The check covers one run in this many."""
-_NONE = np.zeros(0, np.int64)
+_NONE, _NO_HASHES = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 
 
 class FastForward:
@@ -189,4 +189,4 @@ def _repeats(batch: Batch, eager: Batch) -> bool:
 def _no_work(run: StepRun) -> Work:
     """Return the empty work of a run's ticket."""
     key, step = run.batch.model_key, run.first_step
-    return Work(step, key, (), _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, (), (), ())
+    return Work(step, key, (), _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, _NONE[:, None], (), _NO_HASHES)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.core.work import Ints, Sampled, Work
-from runtime.device.hash_model import HashModel, Words
-from runtime.memory.kv.sequence_tags import flush_hashes
-from runtime.scheduling.batch import Batch, slots_of
+from runtime.core.work import Ints, Sampled, Words, Work
+from runtime.device.hash_model import HashModel
+from runtime.scheduling.batch import Batch, slots_of, tables_of
 from runtime.scheduling.request import Request
 
 
@@ -31,7 +30,7 @@ class StepRun:
     fed: Ints
     drawn: Ints
     states: Words
-    prefix_hashes: tuple[int, ...]
+    prefix_hashes: Words
 
     @property
     def steps(self) -> int:
@@ -56,8 +55,9 @@ class StepRun:
         """Return the whole run as one launch that leaves the same KV. The rows hold blocks for every step."""
         n, rows = self.steps, len(self.rows)
         positions = (self.starts[:, None] + np.arange(n)).ravel()
-        tables = tuple([request.blocks for request in self.rows])
-        _, slots = slots_of(tables, self.starts.tolist(), positions, [n] * rows, size)
+        table, held = tables_of(self.rows)
+        tables, row_starts = table.blocks[held], np.arange(0, n * rows + 1, n)
+        _, slots = slots_of(tables, positions, row_starts, size)
         return Work(
             step=self.first_step,
             model_key=self.batch.model_key,
@@ -65,7 +65,7 @@ class StepRun:
             token_ids=self.fed.ravel(),
             positions=positions,
             slots=slots,
-            row_starts=np.arange(0, n * rows + 1, n),
+            row_starts=row_starts,
             context_lens=self.starts + n,
             block_tables=tables,
             sampling=(None,) * rows,
@@ -87,7 +87,5 @@ def precompute(batch: Batch, step: int, ends_ns: Sequence[int], model: HashModel
         return None
     states, drawn = found
     fed = np.concatenate([last[:, None], drawn[:, :-1]], axis=1)
-    tags = [one.tags for one in rows]
-    flush_hashes(tags)
-    prefix_hashes = tuple([one.prefix_hash for one in tags])
-    return StepRun(batch, rows, step, ends_ns, starts, fed, drawn, states, prefix_hashes)
+    table, held = tables_of(rows)
+    return StepRun(batch, rows, step, ends_ns, starts, fed, drawn, states, table.prefix_hashes[held])

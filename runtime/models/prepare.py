@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runtime.core.work import Ints, Work
+from runtime.core.work import NO_BLOCK, Ints, Work
 from runtime.models.by_page import Pages, run_of_pages
 from runtime.models.kv import PagedKv
 
@@ -109,7 +109,7 @@ def prepare(work: Work, kv: PagedKv, batch_invariant: bool = False) -> StepInput
 def _decode_rows(work: Work, rows: Ints, kv: PagedKv, batch_invariant: bool, *, alone: bool) -> DecodeRows:
     contexts = work.context_lens[rows]
     width = _blocks_for(int(contexts.max()), kv.block_tokens, batch_invariant)
-    tables = np.array([_table(work, row, width, kv) for row in rows.tolist()], dtype=np.int64)
+    tables = _tables(work, rows, width, kv)
     length = width * kv.block_tokens
     mask = np.where(np.arange(length) < contexts[:, None], np.float32(0), np.float32(-np.inf))
     return DecodeRows(
@@ -132,12 +132,15 @@ def _chunk(work: Work, row: int, kv: PagedKv, batch_invariant: bool) -> Chunk:
         return Chunk(first, last, _NO_PAGES, length, None)
     seen = np.arange(length)[None, :] <= np.arange(begin, context)[:, None]
     mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
-    return Chunk(first, last, kv.pages(np.array([_table(work, row, width, kv)])), length, mask)
+    return Chunk(first, last, kv.pages(_tables(work, np.array([row]), width, kv)), length, mask)
 
 
-def _table(work: Work, row: int, width: int, kv: PagedKv) -> list[int]:
-    table = list(work.block_tables[row][:width])
-    return table + [kv.dummy_block] * (width - len(table))
+def _tables(work: Work, rows: Ints, width: int, kv: PagedKv) -> Ints:
+    """The block tables of `rows`, `width` blocks each; the dummy block stands behind their ends."""
+    tables = np.full((len(rows), width), kv.dummy_block)
+    given = work.block_tables[rows, :width]
+    np.copyto(tables[:, : given.shape[1]], given, where=given != NO_BLOCK)
+    return tables
 
 
 def _blocks_for(tokens: int, block_tokens: int, batch_invariant: bool) -> int:

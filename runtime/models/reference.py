@@ -85,9 +85,9 @@ def _alone(tokens: Sequence[int], done: int) -> Work:
         slots=positions,
         row_starts=np.array([0, len(tokens)]),
         context_lens=np.array([end]),
-        block_tables=(range(-(-end // _BLOCK_TOKENS)),),
+        block_tables=np.arange(-(-end // _BLOCK_TOKENS))[None, :],
         sampling=(Sampling(),),
-        prefix_hashes=(0,),
+        prefix_hashes=np.zeros(1, np.uint64),
     )
 
 

@@ -96,7 +96,7 @@ class ModelRunner:
         result: list[Sampled | None] = [None] * work.rows
         if rows:
             samplings = [sampling for sampling in work.sampling if sampling is not None]
-            positions = [int(work.positions[work.row_starts[row + 1] - 1]) + 1 for row in rows]
+            positions = (work.positions[work.row_starts[1:][list(rows)] - 1] + 1).tolist()
             chosen = choose(logits, samplings, positions)
             (sampled,) = self.contract.cross(SAMPLE, (chosen,), len(rows), outputs=True)
             for row, one in zip(rows, describe(sampled, logits, samplings), strict=True):

@@ -29,7 +29,7 @@ def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -
     """Work for rows of `lengths` new tokens from position `start` on; every block of every table is the dummy."""
     row_starts = np.cumsum([0, *lengths])
     positions = np.concatenate([np.arange(start, start + length) for length in lengths])
-    tables = tuple([dummy_block] * -(-(start + length) // block_tokens) for length in lengths)
+    width = -(-(start + max(lengths)) // block_tokens)
     return Work(
         step=0,
         model_key="",
@@ -39,7 +39,7 @@ def _work(lengths: list[int], start: int, dummy_block: int, block_tokens: int) -
         slots=dummy_block * block_tokens + positions % block_tokens,
         row_starts=row_starts,
         context_lens=np.asarray(lengths) + start,
-        block_tables=tables,
+        block_tables=np.full((len(lengths), width), dummy_block),
         sampling=tuple(Sampling(logprobs=2) for _ in lengths),
-        prefix_hashes=(0,) * len(lengths),
+        prefix_hashes=np.zeros(len(lengths), np.uint64),
     )

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.sequence_tags import BlockTable, flat_ints, flush_hashes
+from runtime.core.work import NO_BLOCK, Breach, Claims, Ints, Words, Work
+from runtime.memory.kv.sequence_tags import SequenceTable, block_edges, flat_ints, flush_hashes, layout_of
 from runtime.memory.kv.tags import TagPlane
 from runtime.scheduling.request import Request
 
@@ -41,7 +40,11 @@ def by_model(rows: Sequence[Row]) -> tuple[Batch, ...]:
     """Split rows into one batch per model. Batches are in order of their first rows."""
     models: dict[str, list[Row]] = {}
     for row in rows:
-        models.setdefault(row.request.submit.model_key, []).append(row)
+        key = row.request.submit.model_key
+        if key in models:
+            models[key].append(row)
+        else:
+            models[key] = [row]
     return tuple(Batch(key, tuple(of_model)) for key, of_model in models.items())
 
 
@@ -50,103 +53,97 @@ class Bound:
     """The launch of a batch."""
 
     work: Work
-    reads: tuple[Claim, ...]
-    """[rows]: the tags that each request expects in its KV."""
-    writes: tuple[int, ...]
+    reads: Claims
+    """The tags that the requests expect in their KV."""
+    writes: list[int]
     """Ids of the blocks that the launch writes."""
 
 
-def bind(batch: Batch, step: int, block_tokens: int, *, deep: bool = False) -> Bound:
+def bind(batch: Batch, step: int, *, deep: bool = False) -> Bound:
     """Convert a batch to the arrays of a launch. Block tables end with the context, so no slot past it can be read.
 
     `deep`: the device compares every slot that the batch reads, not only the cached sums of the blocks.
     """
     rows = batch.rows
-    requests = [row.request for row in rows]
-    lengths = [row.tokens for row in rows]
-    starts = [request.computed for request in requests]
-    row_starts = np.asarray([0, *accumulate(lengths)])
-    token_ids: list[int] = []
-    for request, start, length in zip(requests, starts, lengths, strict=True):
-        token_ids += request.tokens[start : start + length]
-    first = np.asarray(starts)
-    context = first + (row_starts[1:] - row_starts[:-1])
-    if len(token_ids) == len(rows):
-        positions = first
+    requests, lengths = [request for request, _ in rows], [tokens for _, tokens in rows]
+    starts = np.asarray([request.computed for request in requests])
+    row_starts, positions = layout_of(starts, lengths)
+    if len(positions) == len(rows):
+        token_ids = [request.tokens[request.computed] for request in requests]
     else:
-        positions = np.arange(len(token_ids)) + (first - row_starts[:-1]).repeat(lengths)
-    flush_hashes([request.tags for request in requests])
-    tables, reads = _claims(requests, (-(-context // block_tokens)).tolist(), deep)
-    writes, slots = slots_of(tables, starts, positions, lengths, block_tokens)
+        token_ids = []
+        for request, length in rows:
+            token_ids += request.tokens[request.computed : request.computed + length]
+    context = starts + np.asarray(lengths)
+    tables, prefix_hashes, reads = _claims(requests, context, deep)
+    writes, slots = slots_of(tables, positions, row_starts, requests[0].tags.table.block_tokens)
     work = Work(
         step=step,
         model_key=batch.model_key,
-        request_ids=tuple([request.id for request in requests]),
+        request_ids=reads.request_ids,
         token_ids=flat_ints(token_ids),
         positions=positions,
         slots=slots,
         row_starts=row_starts,
         context_lens=context,
         block_tables=tables,
-        sampling=tuple([row.request.submit.sampling if row.samples else None for row in rows]),
-        prefix_hashes=tuple([request.tags.prefix_hash for request in requests]),
+        sampling=tuple(
+            [one.submit.sampling if length == len(one.tokens) - one.computed else None for one, length in rows]
+        ),
+        prefix_hashes=prefix_hashes,
     )
-    return Bound(work, reads, writes)
+    return Bound(work, reads, writes.tolist())
 
 
 def read_back(plane: TagPlane, requests: Sequence[Request]) -> tuple[Breach, ...]:
     """Compare every computed slot of `requests` with their own tokens now, without a launch. Return the breaches."""
-    flush_hashes([request.tags for request in requests])
-    doubtful = [request for request in requests if not _is_sound(plane, request)]
-    if not doubtful:
+    if not requests:
         return ()
-    tables, reads = _claims(doubtful, [len(request.blocks) for request in doubtful], deep=True)
+    tables, _, reads = _claims(requests, None, deep=True)
     return plane.compare(tables, reads)
 
 
-def _is_sound(plane: TagPlane, request: Request) -> bool:
-    """Return True when each slot of the request's blocks is as claimed, or empty. False is only a suspicion: `compare`
-    decides."""
-    sums = request.tags.claimed()
-    blocks, generations = request.tags.held(request.blocks, request.generations)[:, : len(sums)]
-    return plane.holds(blocks, generations, sums) and plane.holds_deep(blocks, sums)
+def tables_of(requests: Sequence[Request]) -> tuple[SequenceTable, Ints]:
+    """Return the table of the sequences of `requests`, with their hashes computed, and their rows in it."""
+    flush_hashes([request.tags for request in requests])
+    rows = [request.tags.hold(request.blocks, request.generations) for request in requests]
+    return requests[0].tags.table, np.asarray(rows)
 
 
-def _claims(
-    requests: Sequence[Request], ends: Sequence[int], deep: bool
-) -> tuple[tuple[BlockTable, ...], tuple[Claim, ...]]:
-    """Return the block tables of `requests`, cut to `ends` blocks each, and the claims on their KV."""
-    tables, claims = [], []
-    for request, end in zip(requests, ends, strict=True):
-        tags, blocks = request.tags, request.blocks
-        held = tags.held(blocks, request.generations)
-        table = BlockTable(blocks[:end])
-        table.array = held[0]
-        tables.append(table)
-        claims.append(Claim(request.id, held[1], tags.sums, tags.tokens, deep or request.needs_full_check))
-    return tuple(tables), tuple(claims)
+def _claims(requests: Sequence[Request], context: Ints | None, deep: bool) -> tuple[Ints, Words, Claims]:
+    """Return the block tables of `requests` [rows, blocks], their prefix hashes [rows], and the claims on their KV.
+
+    Tables are cut to what `context` [rows] tokens need; with None they are whole.
+    """
+    table, rows = tables_of(requests)
+    held = [len(request.blocks) for request in requests]
+    width = max(held)
+    if context is not None:
+        ends = -(-context // table.block_tokens)
+        needed: list[int] = ends.tolist()
+        width = max(needed)
+        table.widen(width)
+    tables, generations = table.blocks[rows, :width], table.generations[rows, :width]
+    if context is not None and needed != held:
+        behind = np.arange(width) >= ends[:, None]
+        tables[behind], generations[behind] = NO_BLOCK, 0
+    claims = Claims(
+        request_ids=tuple([request.id for request in requests]),
+        generations=generations,
+        sums=table.sums[rows, :width],
+        tokens=[request.tags.tokens for request in requests],
+        deep=[deep or request.needs_full_check for request in requests],
+    )
+    return tables, table.prefix_hashes[rows], claims
 
 
-def slots_of(
-    tables: Sequence[Sequence[int]],
-    starts: Sequence[int],
-    positions: Ints,
-    lengths: Sequence[int],
-    block_tokens: int,
-) -> tuple[tuple[int, ...], Ints]:
-    """Return the blocks that the new tokens fall into, and the KV slot of each new token ([tokens])."""
-    if len(lengths) == len(positions):  # decode: the new token is in each table's last block, since tables are cut
-        blocks = [table[-1] for table in tables]
-        return tuple(blocks), np.asarray(blocks) * block_tokens + positions % block_tokens
-    written: list[int] = []
-    counts: list[int] = []
-    for table, start, length in zip(tables, starts, lengths, strict=True):
-        first, last = start // block_tokens, (start + length - 1) // block_tokens
-        written += table[first : last + 1]
-        if first == last:
-            counts.append(length)
-            continue
-        counts.append(block_tokens - start % block_tokens)
-        counts += [block_tokens] * (last - first - 1)
-        counts.append((start + length - 1) % block_tokens + 1)
-    return tuple(written), (np.asarray(written) * block_tokens).repeat(counts) + positions % block_tokens
+def slots_of(tables: Ints, positions: Ints, row_starts: Ints, block_tokens: int) -> tuple[Ints, Ints]:
+    """Return the blocks that the new tokens fall into, in order, and the KV slot of each new token ([tokens])."""
+    blocks = positions // block_tokens
+    offsets = positions - blocks * block_tokens
+    rows = np.arange(len(tables))
+    if len(rows) == len(positions):
+        written = tables[rows, blocks]
+        return written, written * block_tokens + offsets
+    of_tokens = tables[rows.repeat(row_starts[1:] - row_starts[:-1]), blocks]
+    return of_tokens[block_edges(offsets, row_starts)], of_tokens * block_tokens + offsets

@@ -60,11 +60,8 @@ class Preemption:
         return sum(one.swapped is not None for one in self._queues.waiting)
 
     def forced(self, last: Request) -> bool:
-        """Return whether a fault forces the preemption of `last`, the last running request in rank."""
-        faults = self._env.faults
-        if not faults.armed:
-            return False
-        return last.owner.fire(SCHED_PREEMPT, faults) is not None
+        """Return whether an armed fault forces the preemption of `last`, the last running request in rank."""
+        return last.owner.fire(SCHED_PREEMPT, self._env.faults) is not None
 
     def preempt(self, victim: Request) -> None:
         """Preempt the running `victim`. Its blocks are released now, or once their copy is done. The request returns to

@@ -19,7 +19,7 @@ from runtime.core.work import Sampled
 from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.prefix import BlockHashes, BlockKey, salt_of
 from runtime.memory.kv.swap import Swapped
-from runtime.memory.kv.tags import SequenceTags
+from runtime.memory.kv.tags import SequenceTable, SequenceTags
 from runtime.scheduling.rank import Rank
 
 
@@ -62,7 +62,7 @@ class Request:
     )
 
     def __init__(
-        self, submit: Submit, seq: int, block_tokens: int, version: str = "", rank: Rank | None = None
+        self, submit: Submit, seq: int, sequences: SequenceTable, version: str = "", rank: Rank | None = None
     ) -> None:
         self.id = submit.request_id
         self.submit = submit
@@ -78,8 +78,8 @@ class Request:
         """Number of tokens whose KV is computed."""
         self.blocks: list[int] = []
         self.generations: list[int] = []
-        self.tags = SequenceTags(block_tokens)
-        self.keys = BlockHashes(block_tokens, salt_of(submit.group, submit.model_key, version))
+        self.tags = SequenceTags(sequences)
+        self.keys = BlockHashes(sequences.block_tokens, salt_of(submit.group, submit.model_key, version))
         self.published = 0
         """Number of leading blocks that are published in the prefix index or taken from it."""
         self.cached = 0
@@ -127,10 +127,10 @@ class Request:
 
     def advance(self, computed: int, sampled: Sampled | None, now_ns: int) -> None:
         """Record a completed launch of `computed` of the request's tokens, and the token that it sampled, if any."""
-        self.tags.extend(self.tokens[self.computed : self.computed + computed])
-        prompt = len(self.submit.prompt)
-        self.needs_full_check = self.computed < prompt <= self.computed + computed
-        self.computed += computed
+        start, end = self.computed, self.computed + computed
+        self.tags.extend(self.tokens[start:end])
+        self.needs_full_check = start < len(self.submit.prompt) <= end
+        self.computed = end
         self.launches += 1
         if sampled is not None:
             self.tokens.append(sampled.token)
@@ -154,7 +154,7 @@ class Request:
         """Start with shared full blocks that hold the first tokens. The claims cover them like computed tokens."""
         assert not self.blocks and not self.computed, f"{self.id} has begun already"
         self.give(blocks, generations)
-        tokens = len(blocks) * self.tags.block_tokens
+        tokens = len(blocks) * self.tags.table.block_tokens
         assert tokens < len(self.tokens), f"{self.id}: its last token must be computed, or there is nothing to sample"
         self.tags.extend(self.tokens[:tokens])
         self.computed = tokens
@@ -164,7 +164,7 @@ class Request:
     def strip(self) -> list[int]:
         """Remove and return all blocks, and reset `computed` to 0."""
         self.computed = 0
-        self.tags = SequenceTags(self.tags.block_tokens)
+        self.tags.clear()
         return self._without_blocks()
 
     def mark_swapped(self, swapped: Swapped) -> None:
@@ -179,7 +179,8 @@ class Request:
 
     def finish_reason(self) -> str | None:
         """Return "stop" or "length" when generation is complete, else None."""
-        if self.tokens[-1] in self.submit.stop_tokens and self.generated:
+        stops = self.submit.stop_tokens
+        if stops and self.tokens[-1] in stops and self.generated:
             return "stop"
         return "length" if len(self.tokens) >= self.limit else None
 

@@ -83,7 +83,7 @@ class Scheduler:
         if faults.armed:
             faults.fire(SCHED_ADMIT, request=submit.request_id, group=submit.group)
         rank = rank_of(self._env.clock.now_ns(), self._admitted, submit.priority, self._limits.ageing_s)
-        request = Request(submit, self._admitted, self._pool.block_tokens, self._pool.version, rank)
+        request = Request(submit, self._admitted, self._pool.sequences, self._pool.version, rank)
         self._admitted += 1
         self.queues.enqueue(request)
         return request
@@ -156,10 +156,11 @@ class Scheduler:
 
     def _preempt_for_head(self) -> None:
         """Preempt requests of lower priority for the head of the queue, or the last in rank when a fault forces it."""
-        last = last_behind(self.running, self.running[0].rank, ()) if self.running else None
-        if last is not None and last.launches and self.preemption.forced(last):
-            self.preemption.preempt(last)
-            return
+        if self._env.faults.armed and self.running:
+            last = last_behind(self.running, self.running[0].rank, ())
+            if last is not None and last.launches and self.preemption.forced(last):
+                self.preemption.preempt(last)
+                return
         if not self.waiting:
             return
         head = self.waiting[0]
@@ -213,7 +214,9 @@ class Scheduler:
 
     def _add(self, request: Request, budget: int, rows: list[Row]) -> int:
         """Give `request` a row of up to `budget` tokens and return its tokens. Return 0, unchanged, when none fits."""
-        tokens = self._chunk(request, budget)
+        tokens = len(request.tokens) - request.computed
+        if tokens > budget:
+            tokens = self._chunk(request, budget)
         if not tokens or not self._ensure_blocks(request, request.computed + tokens, rows):
             return 0
         if request.state is RequestState.WAITING:
@@ -222,10 +225,7 @@ class Scheduler:
         return tokens
 
     def _chunk(self, request: Request, budget: int) -> int:
-        """Return how many tokens to compute: all that remain, or a part that ends at a block boundary if possible."""
-        remaining = len(request.tokens) - request.computed
-        if remaining <= budget:
-            return remaining
+        """Return how many of more than `budget` tokens to compute: they end at a block boundary if possible."""
         end = request.computed + budget
         aligned = end - end % self._pool.block_tokens
         return aligned - request.computed if aligned > request.computed else budget

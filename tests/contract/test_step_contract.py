@@ -19,7 +19,7 @@ from runtime.contract.step import CHUNK, HEAD, INPUTS, LAYER, SAMPLE, ModelShape
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Submit
-from runtime.core.work import Sampling
+from runtime.core.work import NO_BLOCK, Sampling
 from runtime.device.accounted import AccountedModel
 from runtime.device.cpu import CpuDevice
 from runtime.device.facts import TorchTensors
@@ -234,14 +234,14 @@ def test_a_row_without_its_table_is_failed_and_its_bystanders_are_not(
     launch = world.device.launch
 
     def one_table_lost(work: Any, reads: Any, writes: Any) -> Any:
-        tables = [() if name == "1" else table for name, table in zip(work.request_ids, work.block_tables, strict=True)]
-        reads = tuple(claim for claim in reads if claim.request_id != "1")
+        tables = work.block_tables.copy()
+        tables[[name == "1" for name in work.request_ids]] = NO_BLOCK
         keep = [at for at, name in enumerate(work.request_ids) if name != "1"]
         if len(keep) < work.rows:
             monkeypatch.setattr(world.pool.plane, "verify", lambda work, reads: ())
         else:
             monkeypatch.undo()
-        return launch(replace(work, block_tables=tuple(tables)), reads, writes)
+        return launch(replace(work, block_tables=tables), reads, writes)
 
     world.device.launch = one_table_lost
     tokens = served(world)

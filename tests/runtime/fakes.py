@@ -9,7 +9,7 @@ from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Ended, Mailbox, Output, Submit
 from runtime.core.ports import Ticket
-from runtime.core.work import Claim, Copy, Sampled, Sampling, StepResult, Way, Work
+from runtime.core.work import Claims, Copy, Sampled, Sampling, StepResult, Way, Work
 from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.kv.paged import PagedPool
@@ -63,7 +63,7 @@ class ManualDevice:
         self._env = env
         self._plane = plane
 
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+    def launch(self, work: Work, reads: Claims, writes: Sequence[int]) -> Ticket:
         if self.refuse:
             raise self.refuse.pop(0)
         ticket = Ticket(len(self.launched), work, self._env.clock.now_ns())

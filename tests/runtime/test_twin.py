@@ -18,7 +18,7 @@ from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Cancel, Mail, Mailbox, Output, Submit
 from runtime.core.ports import Clock, Device, Ticket
-from runtime.core.work import Claim, Copy, Sampling, Work
+from runtime.core.work import Claims, Copy, Sampling, Work
 from runtime.device.hash_model import HashModel
 from runtime.device.host_bytes import HostBytes, SimMover
 from runtime.device.sim import SimDevice
@@ -76,7 +76,7 @@ class TapedDevice:
     def __init__(self, device: Device, tape: Tape) -> None:
         self._device, self._tape = device, tape
 
-    def launch(self, work: Work, reads: Sequence[Claim], writes: Sequence[int]) -> Ticket:
+    def launch(self, work: Work, reads: Claims, writes: Sequence[int]) -> Ticket:
         lengths = (work.row_starts[1:] - work.row_starts[:-1]).tolist()
         rows = zip(work.request_ids, lengths, work.context_lens.tolist(), work.block_tables, strict=True)
         self._tape.plans.append(tuple((name, length, context, tuple(table)) for name, length, context, table in rows))

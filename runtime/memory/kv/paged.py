@@ -24,7 +24,7 @@ from runtime.core.ports import Ticket
 from runtime.memory.kv.counts import Account, PoolCount
 from runtime.memory.kv.points import KV_EVICT, KV_PUBLISH, KV_TAKE
 from runtime.memory.kv.prefix import BlockKey, PrefixIndex
-from runtime.memory.kv.tags import TagPlane
+from runtime.memory.kv.tags import SequenceTable, TagPlane
 from runtime.memory.spans.points import MEMORY_FREE
 from runtime.memory.spans.usage import LATENCIES_KEPT, REJECT
 
@@ -55,6 +55,8 @@ class PagedPool:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.plane = TagPlane(blocks, block_tokens)
+        self.sequences = SequenceTable(block_tokens)
+        """The tags that requests expect in their blocks."""
         self._env = env
         self._free = list(range(blocks - 1, -1, -1))
         self._pins: dict[int, int] = {}

@@ -1,151 +1,184 @@
-"""The request's side of the tag plane (tags.py): prefix hash and block sums, computed for many requests at once.
+"""The request's side of the tag plane (tags.py): block tables, block sums and prefix hashes of sequences, in arrays.
 
-    new tokens --extend--> fresh --flush_hashes(lines): one pass over arrays--> prefix_hash, and a sum for each block
+    new tokens --extend--> fresh --flush_hashes(sequences): one pass over arrays--> prefix hash, and a sum of each block
 
-The hash functions of both sides are here. They change arrays in place, since arrays are small and many.
+Each sequence has a row in the arrays from its first token or block until it is cleared. A batch takes its arrays by the
+rows of its sequences, so a decode step builds nothing block by block.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
-import numpy.typing as npt
 
-from runtime.core.work import Ints
-
-Words = npt.NDArray[np.uint64]
-
-_TOKEN, _POSITION = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
-_NOTHING: Words = np.zeros(0, np.uint64)
+from runtime.core.work import NO_BLOCK, Ints, Words
 
 
-class BlockTable(list[int]):
-    """Block ids as a list and as an array. Making arrays of 32 rows of 80 ids takes longer than comparing them."""
+def constants(*values: int) -> list[Words]:
+    """Return each value as an array without dims: a numpy scalar makes each operation take twice as long."""
+    return [np.array(value, np.uint64) for value in values]
 
-    __slots__ = ("array",)
-    array: Ints
+
+_TOKEN, _POSITION = constants(0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
+_FIRST, _SECOND = constants(0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_30, _27, _31 = constants(30, 27, 31)
+
+
+_NO_ROW = -1
+
+
+class SequenceTable:
+    """Arrays with one row for each sequence. They double when rows or blocks run out."""
+
+    def __init__(self, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self.blocks: Ints = np.full((8, 8), NO_BLOCK)
+        """[rows, blocks]: block ids in table order, NO_BLOCK behind the end; `generations` and `sums` hold 0 there."""
+        self.generations: Ints = np.zeros((8, 8), np.int64)
+        self.sums: Words = np.zeros((8, 8), np.uint64)
+        """[rows, blocks]: the sum of the tags of each block's computed tokens."""
+        self.prefix_hashes: Words = np.zeros(8, np.uint64)
+        """[rows]: the prefix hash of all computed tokens."""
+        self._free = list(range(7, -1, -1))
+
+    @property
+    def used(self) -> int:
+        """Number of rows that sequences hold."""
+        return len(self.prefix_hashes) - len(self._free)
+
+    def take(self) -> int:
+        """Return a free row, which is empty."""
+        if not self._free:
+            rows = len(self.prefix_hashes)
+            self._grow(2 * rows, self.blocks.shape[1])
+            self._free = list(range(2 * rows - 1, rows - 1, -1))
+        return self._free.pop()
+
+    def give_back(self, row: int) -> None:
+        """Empty a row and make it free."""
+        self.blocks[row], self.generations[row], self.sums[row], self.prefix_hashes[row] = NO_BLOCK, 0, 0, 0
+        self._free.append(row)
+
+    def widen(self, blocks: int) -> None:
+        """Make room for `blocks` blocks in each row."""
+        rows, width = self.blocks.shape
+        if blocks > width:
+            self._grow(rows, max(blocks, 2 * width))
+
+    def _grow(self, rows: int, width: int) -> None:
+        had = self.blocks.shape
+        more = (0, rows - had[0]), (0, width - had[1])
+        self.blocks = np.pad(self.blocks, more, constant_values=NO_BLOCK)
+        self.generations, self.sums = np.pad(self.generations, more), np.pad(self.sums, more)
+        self.prefix_hashes = np.pad(self.prefix_hashes, more[0])
 
 
 class SequenceTags:
-    """The prefix hash and the block sums of one request, from its own computed tokens.
+    """One sequence of a table: its tags are computed from its own computed tokens.
 
     `extend` only keeps new tokens. `flush_hashes` computes their hashes for all rows of a batch in one pass: a decode
     step of 32 rows would otherwise hash one token 32 times.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_fresh",
-        "_generations",
-        "_held",
-        "_prefix_hash",
-        "_sums",
-        "_view",
-        "block_tokens",
-        "tokens",
-    )
+    __slots__ = ("_blocks", "_fresh", "_generations", "row", "table", "tokens")
 
-    def __init__(self, block_tokens: int) -> None:
-        self.block_tokens = block_tokens
+    def __init__(self, table: SequenceTable) -> None:
+        self.table = table
         self.tokens = 0
+        """Number of computed tokens."""
+        self.row = _NO_ROW
+        """The sequence's row in the table."""
         self._fresh: list[int] = []
         """The last tokens, whose hashes are not computed yet."""
-        self._prefix_hash = 0
-        self._sums: Words = _NOTHING
         self._blocks: list[int] = []
         self._generations: list[int] = []
-        self._held = self._view = np.zeros((2, 0), np.int64)
-        """Blocks and generations as one array [2, n]: with spare columns, and the used part."""
 
     def extend(self, tokens: list[int]) -> None:
         """Append `tokens`, whose KV has been computed."""
+        if self.row == _NO_ROW:
+            self.row = self.table.take()
         self._fresh += tokens
         self.tokens += len(tokens)
+
+    def hold(self, blocks: list[int], generations: list[int]) -> int:
+        """Make the table hold these blocks and generations, and return the row. Unchanged lists cost a comparison."""
+        if self._blocks == blocks and self._generations == generations and self.row != _NO_ROW:
+            return self.row
+        if self.row == _NO_ROW:
+            self.row = self.table.take()
+        row, had, table = self.row, len(self._blocks), self.table
+        same = had if self._blocks == blocks[:had] and self._generations == generations[:had] else 0
+        self._blocks, self._generations = blocks.copy(), generations.copy()
+        table.widen(len(blocks))
+        table.blocks[row, same : len(blocks)], table.blocks[row, len(blocks) :] = blocks[same:], NO_BLOCK
+        table.generations[row, same : len(blocks)], table.generations[row, len(blocks) :] = generations[same:], 0
+        return row
+
+    def clear(self) -> None:
+        """Forget all tokens and blocks, and give the row back."""
+        if self.row != _NO_ROW:
+            self.table.give_back(self.row)
+        self.tokens, self.row, self._fresh, self._blocks, self._generations = 0, _NO_ROW, [], [], []
 
     @property
     def prefix_hash(self) -> int:
         """The prefix hash of all tokens."""
-        if self._fresh:
-            flush_hashes((self,))
-        return self._prefix_hash
+        flush_hashes((self,))
+        return 0 if self.row == _NO_ROW else int(self.table.prefix_hashes[self.row])
 
     @property
-    def sums(self) -> Sequence[int]:
-        """The sum of each block, as a numpy array: a list would be converted at each launch."""
-        if self._fresh:
-            flush_hashes((self,))
-        return self.claimed()  # type: ignore[return-value]  # an array behaves as a sequence here
-
-    def held(self, blocks: list[int], generations: list[int]) -> Ints:
-        """Return block table and generations as one array [2, blocks]. It grows in place; other changes rebuild it."""
-        if self._blocks == blocks and self._generations == generations:
-            return self._view
-        was, now = len(self._blocks), len(blocks)
-        if self._blocks == blocks[:was] and self._generations == generations[:was]:
-            self._blocks += blocks[was:]
-            self._generations += generations[was:]
-        else:
-            was, self._blocks, self._generations = 0, blocks.copy(), generations.copy()
-        if now > self._held.shape[1]:
-            held = np.zeros((2, now + 32), np.int64)
-            held[:, :was] = self._held[:, :was]
-            self._held = held
-        self._held[0, was:now], self._held[1, was:now] = blocks[was:], generations[was:]
-        self._view = self._held[:, :now]
-        return self._view
-
-    def claimed(self) -> Words:
-        """Return the sum of each block. The hashes must be flushed."""
-        blocks = -(-self.tokens // self.block_tokens)
-        return self._sums[:blocks]
-
-    def _add(self, first: int, parts: Words) -> None:
-        end = first + len(parts)
-        if end > len(self._sums):
-            room: Words = np.zeros(2 * end, np.uint64)
-            room[: len(self._sums)] = self._sums
-            self._sums = room
-        self._sums[first:end] += parts
+    def sums(self) -> list[int]:
+        """The sum of each block that holds tokens."""
+        flush_hashes((self,))
+        blocks = -(-self.tokens // self.table.block_tokens)
+        sums: list[int] = self.table.sums[self.row, :blocks].tolist()
+        return sums
 
 
-def flush_hashes(lines: Sequence[SequenceTags]) -> None:
-    """Compute prefix hashes and block sums of the fresh tokens of all `lines` in one pass."""
-    late = [line for line in lines if line._fresh]
+def flush_hashes(sequences: Sequence[SequenceTags]) -> None:
+    """Compute prefix hashes and block sums of the fresh tokens of all `sequences`, of one table, in one pass."""
+    late = [one for one in sequences if one._fresh]
     if not late:
         return
-    lengths = [len(line._fresh) for line in late]
+    table, lengths = late[0].table, [len(one._fresh) for one in late]
+    rows = np.asarray([one.row for one in late])
+    tokens = flat_ints(list(chain.from_iterable([one._fresh for one in late])))
+    starts = np.asarray([one.tokens - length for one, length in zip(late, lengths, strict=True)])
+    row_starts, positions = layout_of(starts, lengths)
+    table.widen(-(-max([one.tokens for one in late]) // table.block_tokens))
+    running = prefix_hashes_of(tokens, positions, row_starts, table.prefix_hashes[rows])
+    table.prefix_hashes[rows] = running if len(running) == len(rows) else running[row_starts[1:] - 1]
+    claim(table, rows, tags_of(running), positions, row_starts)
+    for one in late:
+        one._fresh = []
+
+
+def claim(table: SequenceTable, rows: Ints, tags: Words, positions: Ints, row_starts: Ints) -> None:
+    """Add the weighted `tags` [tokens] to the sums of their blocks in `rows`. `tags` is overwritten."""
+    blocks = positions // table.block_tokens
+    offsets = positions - blocks * table.block_tokens
+    tags *= (offsets + 1).view(np.uint64)
+    if len(rows) == len(positions):
+        table.sums[rows, blocks] += tags
+        return
+    edges = block_edges(offsets, row_starts)
+    rows = rows.repeat(row_starts[1:] - row_starts[:-1])
+    table.sums[rows[edges], blocks[edges]] += np.add.reduceat(tags, edges)
+
+
+def layout_of(starts: Ints, lengths: Sequence[int]) -> tuple[Ints, Ints]:
+    """Return `row_starts` [rows + 1] and positions [tokens] of rows of `lengths` tokens from positions `starts` on."""
+    if max(lengths) == 1:
+        return np.arange(len(lengths) + 1), starts
     row_starts = np.asarray([0, *accumulate(lengths)])
-    starts = np.asarray([line.tokens for line in late]) - lengths
-    tokens = _flat([line._fresh for line in late], lengths)
-    positions = np.arange(len(tokens)) + (starts - row_starts[:-1]).repeat(lengths)
-    prefix_hashes = np.asarray([line._prefix_hash for line in late], np.uint64)
-    running = prefix_hashes_of(tokens, positions, row_starts, prefix_hashes)
-    after = running[row_starts[1:] - 1].tolist()
-    claim(late, tags_of(running), positions, row_starts)
-    for line, prefix_hash in zip(late, after, strict=True):
-        line._prefix_hash = prefix_hash
-        line._fresh = []
+    return row_starts, np.arange(row_starts[-1]) + (starts - row_starts[:-1]).repeat(lengths)
 
 
-def claim(lines: Sequence[SequenceTags], tags: Words, positions: Ints, row_starts: Ints) -> None:
-    """Add the weighted sums of each row of `tags` [tokens] to the blocks of its line. `tags` is overwritten."""
-    size = lines[0].block_tokens
-    blocks = positions // size
-    offsets = positions - blocks * size
+def block_edges(offsets: Ints, row_starts: Ints) -> Ints:
+    """Return the indices of the tokens that are the first of their row in a block. `offsets` are those in the block."""
     begins = offsets == 0
     begins[row_starts[:-1]] = True
-    edges = np.flatnonzero(begins)
-    offsets += 1
-    tags *= offsets.view(np.uint64)
-    parts = np.add.reduceat(tags, edges)
-    ends = edges.searchsorted(row_starts[1:]).tolist()
-    firsts = blocks[row_starts[:-1]].tolist()
-    at = 0
-    for line, end, first in zip(lines, ends, firsts, strict=True):
-        line._add(first, parts[at:end])
-        at = end
+    return np.flatnonzero(begins)
 
 
 def flat_ints(tokens: list[int]) -> Ints:
@@ -154,14 +187,6 @@ def flat_ints(tokens: list[int]) -> Ints:
         return np.frombuffer(bytes(tokens), np.uint8).astype(np.int64)
     except ValueError:
         return np.asarray(tokens, np.int64)
-
-
-def _flat(rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Ints:
-    """Join the first `counts` tokens of each row."""
-    joined: list[int] = []
-    for row, count in zip(rows, counts, strict=True):
-        joined += row if len(row) == count else row[:count]
-    return flat_ints(joined)
 
 
 def prefix_hashes_of(tokens: Ints, positions: Ints, row_starts: Ints, prefix_hashes: Words) -> Words:

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runtime.core.work import Breach, Claim, Ints, Work
-from runtime.memory.kv.sequence_tags import BlockTable, SequenceTags, Words, prefix_hashes_of, tags_of
+from runtime.core.work import NO_BLOCK, Breach, Claims, Ints, Words, Work
+from runtime.memory.kv.sequence_tags import SequenceTable, SequenceTags, prefix_hashes_of, tags_of
 
-__all__ = ["SequenceTags", "TagPlane"]
+__all__ = ["SequenceTable", "SequenceTags", "TagPlane"]
 
 _FEW = 14
 """Up to so many blocks are handed out one by one, which is faster than by arrays."""
@@ -34,8 +34,9 @@ class TagPlane:
         self.block_tokens = block_tokens
         self._tags: Words = np.zeros((blocks, block_tokens), dtype=np.uint64)
         self._flat_tags = self._tags.reshape(-1)
-        self._sums: Words = np.zeros(blocks, dtype=np.uint64)
-        self._generations: Ints = np.zeros(blocks, dtype=np.int64)
+        self._sums: Words = np.zeros(blocks + 1, dtype=np.uint64)
+        self._generations: Ints = np.zeros(blocks + 1, dtype=np.int64)
+        """The last of the sums and of the generations stays 0: NO_BLOCK finds it."""
         self._weights: Words = np.arange(1, block_tokens + 1, dtype=np.uint64)
         self._parts = np.tril(np.tile(self._weights, (block_tokens, 1)), -1)
         """[n, block_tokens]: the weights of the first n slots, and 0 for the rest."""
@@ -78,83 +79,46 @@ class TagPlane:
         at = np.asarray(blocks, dtype=np.int64)
         self._sums[at] = self._read(at)
 
-    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
+    def verify(self, work: Work, reads: Claims) -> tuple[Breach, ...]:
         """Compare every block that `work` reads with the claims of its requests. Return the breaches."""
         return self.compare(work.block_tables, reads)
 
-    def compare(self, tables: Sequence[Sequence[int]], reads: Sequence[Claim]) -> tuple[Breach, ...]:
-        """Compare the blocks of `tables` with the claims `reads` [rows]. Return the breaches."""
-        if not any(len(claim.sums) for claim in reads):
-            return ()
-        # Sums become uint64 before they are joined: numpy makes int64 of small ones, and floats of a mix of both.
-        sums = [np.asarray(claim.sums, np.uint64) for claim in reads]
-        blocks = [row.array if type(row) is BlockTable else np.asarray(row, np.int64) for row in tables]
-        generations = [np.asarray(claim.generations, np.int64) for claim in reads]
-        names, tokens = [claim.request_id for claim in reads], [claim.tokens for claim in reads]
-        return self.breaches(names, blocks, generations, sums, tokens, [claim.deep for claim in reads])
+    def compare(self, tables: Ints, reads: Claims) -> tuple[Breach, ...]:
+        """Compare the blocks of `tables` [rows, blocks] with the claims `reads` of these rows. Return the breaches.
 
-    def breaches(
-        self,
-        names: Sequence[str],
-        tables: Sequence[Ints],
-        generations: Sequence[Ints],
-        sums: Sequence[Words],
-        tokens: Sequence[int],
-        deep: Sequence[bool] = (),
-    ) -> tuple[Breach, ...]:
-        """Compare blocks with claims given as arrays, one table, generations and sums for each name.
-
-        Blocks behind the sums are not claimed. Rows that are `deep` have every slot read, since a kept sum only follows
-        writes that go through this plane.
+        Slots behind the claimed tokens are not compared: a failed launch may have stamped them. Rows that are deep have
+        every slot read, since a kept sum only follows writes that go through this plane.
         """
-        counts = [len(each) for each in sums]
-        blocks = np.concatenate([each[:n] for each, n in zip(tables, counts, strict=True)])
-        given = np.concatenate([each[:n] for each, n in zip(generations, counts, strict=True)])
-        given_away = self._generations[blocks] != given
-        found = self._sums[blocks]
-        if any(deep):
-            at = np.flatnonzero(np.repeat(deep, counts))
-            found[at] = self._read(blocks[at])
-        claimed = np.concatenate(sums)
-        other = found != claimed
-        if other.any():
-            self._cut_tails(found, blocks, tokens, counts)
-            other = found != claimed
-        if not (given_away.any() or other.any()):
+        found = self._sums[tables]
+        given_away = self._generations[tables] != reads.generations
+        if True in reads.deep:
+            at = np.nonzero((tables != NO_BLOCK) & np.asarray(reads.deep)[:, None])
+            found[at] = self._read(tables[at])
+        other = found != reads.sums
+        if np.count_nonzero(other):
+            self._cut_tails(found, tables, np.asarray(reads.tokens), np.nonzero(other))
+            other = found != reads.sums
+        other |= given_away
+        if not np.count_nonzero(other):
             return ()
-        rows = np.repeat(np.arange(len(counts)), counts)
-        firsts = np.cumsum([0, *counts[:-1]])
         return tuple(
             Breach(
-                request_id=names[rows[at]],
-                block=int(blocks[at]),
-                index=int(at - firsts[rows[at]]),
-                what="generation" if given_away[at] else "content",
+                request_id=reads.request_ids[row],
+                block=int(tables[row, index]),
+                index=index,
+                what="generation" if given_away[row, index] else "content",
             )
-            for at in np.flatnonzero(given_away | other).tolist()
+            for row, index in np.argwhere(other).tolist()
         )
 
-    def _cut_tails(self, found: Words, blocks: Ints, tokens: Sequence[int], counts: Sequence[int]) -> None:
-        """Sum only the claimed slots of part-full last blocks, in place: a failed launch may have stamped slots behind
-        them."""
-        size, lasts, used, at = self.block_tokens, [], [], -1
-        for n, count in zip(tokens, counts, strict=True):
-            at += count
-            if part := n % size:
-                lasts.append(at)
-                used.append(part)
-        if lasts:
-            found[lasts] = (self._tags[blocks[lasts]] * self._parts[used]).sum(axis=1, dtype=np.uint64)
-
-    def holds(self, blocks: Ints, generations: Ints, sums: Words) -> bool:
-        """Return True when each of `blocks` has the given generation and the given kept sum."""
-        other = self._sums[blocks] != sums
-        other |= self._generations[blocks] != generations
-        return not np.count_nonzero(other)
-
-    def holds_deep(self, blocks: Ints, sums: Words) -> bool:
-        """Return True when the slots of each of `blocks` have the given sum."""
-        return not np.count_nonzero(self._read(blocks) != sums)
+    def _cut_tails(self, found: Words, tables: Ints, tokens: Ints, cells: tuple[Ints, ...]) -> None:
+        """Sum only the claimed slots of those `cells` that `tokens` [rows] do not fill, in place."""
+        rows, indices = cells
+        used = tokens[rows] - indices * self.block_tokens
+        part = used < self.block_tokens
+        rows, indices = rows[part], indices[part]
+        weights = self._parts[np.maximum(used[part], 0)]
+        found[rows, indices] = (self._tags[tables[rows, indices]] * weights).sum(axis=1, dtype=np.uint64)
 
     def _read(self, blocks: Ints) -> Words:
         """Compute sums from all slots of `blocks`. A matrix product takes a third of the time of a sum."""
@@ -172,11 +136,10 @@ class TagPlane:
 
     def tags_of(self, work: Work) -> Words:
         """The tag of each new token of `work` [tokens]."""
-        prefix_hashes = np.asarray(work.prefix_hashes, np.uint64)
-        return tags_of(prefix_hashes_of(work.token_ids, work.positions, work.row_starts, prefix_hashes))
+        return tags_of(prefix_hashes_of(work.token_ids, work.positions, work.row_starts, work.prefix_hashes))
 
     def _put(self, tags: Words, slots: Ints) -> None:
-        if int(slots.max()) >= self._flat_tags.size:
+        if np.maximum.reduce(slots) >= self._flat_tags.size:
             real = slots < self._flat_tags.size
             slots, tags = slots[real], tags[real]
         blocks = slots // self.block_tokens

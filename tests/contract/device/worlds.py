@@ -15,7 +15,7 @@ from faults import Catalogue, Do, Faults, FaultSpec, When, parse_do
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.ports import Device, Ticket
-from runtime.core.work import Breach, Claim, Copy, Sampled, Sampling, Work
+from runtime.core.work import Breach, Claims, Copy, Sampled, Sampling, Work
 from runtime.device.cpu import CpuDevice
 from runtime.device.points import POINTS
 from runtime.device.sim import SimDevice
@@ -37,7 +37,7 @@ class Journal:
         self.breaches: tuple[Breach, ...] = ()
         self.raises: dict[int, Exception] = {}
 
-    def verify(self, work: Work, reads: Sequence[Claim]) -> tuple[Breach, ...]:
+    def verify(self, work: Work, reads: Claims) -> tuple[Breach, ...]:
         self.lines.append(("verify", work.step))
         return self.breaches
 
@@ -139,9 +139,9 @@ def work(step: int, rows: Sequence[int] = (1, 1)) -> Work:
         slots=np.arange(len(tokens)),
         row_starts=starts,
         context_lens=np.array(rows),
-        block_tables=tuple((row,) for row in range(len(rows))),
+        block_tables=np.arange(len(rows))[:, None],
         sampling=(Sampling(),) * len(rows),
-        prefix_hashes=(0,) * len(rows),
+        prefix_hashes=np.zeros(len(rows), np.uint64),
     )
 
 

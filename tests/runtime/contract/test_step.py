@@ -12,6 +12,7 @@ from runtime.contract.binder import PlannedTensors
 from runtime.contract.spec import TensorFacts
 from runtime.contract.step import CHUNK, HEAD, INPUTS, LAYER, SAMPLE, ModelShape, StepContract, decode_graph
 from runtime.contract.violation import ContractViolation, Rule
+from runtime.core.work import padded_tables
 from tests.contract.device.worlds import work
 from tests.runtime.contract.stage import Stage
 
@@ -60,9 +61,9 @@ def test_a_launch_over_its_bounds_is_refused() -> None:
 def test_a_row_whose_table_does_not_cover_its_context_is_refused_by_name() -> None:
     step, stage = contract()
     launch = work(1, [2, 1, 5])
-    step.check_tables(replace(launch, block_tables=((0,), (1,), (2, 3))))
+    step.check_tables(replace(launch, block_tables=padded_tables([[0], [1], [2, 3]])))
     with pytest.raises(ContractViolation) as refused:
-        step.check_tables(replace(launch, block_tables=((0,), (), (2,))))
+        step.check_tables(replace(launch, block_tables=padded_tables([[0], [], [2]])))
     assert refused.value.rows == (1, 2)
     assert "expected a table for 1 tokens, got 0" in str(refused.value)
     assert stage.env.counters.total["contract.violation"] == 1

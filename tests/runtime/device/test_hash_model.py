@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.work import Sampling, Work
+from runtime.core.work import Sampling, Work, padded_tables
 from runtime.device.hash_model import SAID, HashModel, drawn, expected, key_of, prompt_tokens
 
 SIZE = 4
@@ -29,9 +29,9 @@ def work(rows: list[Row]) -> Work:
         slots=np.array(slots, np.int64),
         row_starts=np.cumsum([0, *lengths]),
         context_lens=np.array([start + len(tokens) for tokens, start, _ in rows], np.int64),
-        block_tables=tuple(table for _, _, table in rows),
+        block_tables=padded_tables([table for _, _, table in rows]),
         sampling=(Sampling(),) * len(rows),
-        prefix_hashes=(0,) * len(rows),
+        prefix_hashes=np.zeros(len(rows), np.uint64),
     )
 
 

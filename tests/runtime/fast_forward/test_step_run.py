@@ -15,7 +15,7 @@ from runtime.device.hash_model import SAID, HashModel
 from runtime.device.virtual_time import VirtualTime
 from runtime.fast_forward.check import Check
 from runtime.fast_forward.step_run import StepRun, precompute
-from runtime.memory.kv.tags import TagPlane
+from runtime.memory.kv.tags import SequenceTable, TagPlane
 from runtime.scheduling.batch import Batch, Row, bind
 from runtime.scheduling.request import Request
 
@@ -28,10 +28,10 @@ class Machine:
 
     def __init__(self, prompts: list[list[int]], logprobs: int | None = None) -> None:
         self.model, self.plane = HashModel(BLOCKS, SIZE, SEED), TagPlane(BLOCKS, SIZE)
-        self.rows, free = [], list(range(BLOCKS))
+        self.rows, free, sequences = [], list(range(BLOCKS)), SequenceTable(SIZE)
         for name, prompt in enumerate(prompts):
             submit = Submit(str(name), tuple(prompt), 40, Sampling(logprobs=logprobs), 0, 10**12)
-            request = Request(submit, 0, SIZE)
+            request = Request(submit, 0, sequences)
             taken = [free.pop() for _ in range(16)]
             request.give(taken, self.plane.hand_out(taken))
             self.rows.append(request)
@@ -42,7 +42,7 @@ class Machine:
         return Batch("", tuple([Row(one, 1) for one in self.rows]))
 
     def launch(self, batch: Batch) -> StepResult:
-        work = bind(batch, 1, SIZE).work
+        work = bind(batch, 1).work
         result = StepResult(self.model.run(work))
         self.plane.stamp(work)
         for row, sampled in zip(batch.rows, result.sampled, strict=True):
@@ -73,7 +73,7 @@ def test_a_run_leaves_what_launches_leave(prompts, steps, logprobs):
     assert skipped.kv == stepped.kv
     for one, other in zip(skipped.rows, stepped.rows, strict=True):
         assert (one.tokens, one.computed) == (other.tokens, other.computed)
-        assert (one.tags.prefix_hash, list(one.tags.sums)) == (other.tags.prefix_hash, list(other.tags.sums))
+        assert (one.tags.prefix_hash, one.tags.sums) == (other.tags.prefix_hash, other.tags.sums)
 
 
 @given(prompts, st.integers(2, 20))
@@ -105,7 +105,7 @@ def checked(machine: Machine, steps: int, damage: str = "", at: int = 1) -> list
             batch = Batch("", batch.rows[1:] or (Row(machine.rows[0], 2),))
         if not check.follows(batch, step):
             break
-        result, ticket = machine.launch(batch), Ticket(step, bind(machine.decode, step, SIZE).work, 0, done_ns=step)
+        result, ticket = machine.launch(batch), Ticket(step, bind(machine.decode, step).work, 0, done_ns=step)
         ticket.result = result
         if step == at:
             last = machine.rows[-1]
@@ -117,7 +117,7 @@ def checked(machine: Machine, steps: int, damage: str = "", at: int = 1) -> list
             elif damage == "error":
                 ticket.result, ticket.error = None, RuntimeError("x")
             elif damage == "sum":
-                machine.plane.stamp(bind(machine.decode, step, SIZE).work)  # behind the newest token
+                machine.plane.stamp(bind(machine.decode, step).work)  # behind the newest token
             elif damage == "state":
                 machine.model.slots[slot] ^= np.uint64(1)
         if check.completed(ticket):

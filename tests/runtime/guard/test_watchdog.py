@@ -5,6 +5,7 @@ from runtime.core.messages import End, Submit
 from runtime.core.ports import Ticket
 from runtime.core.work import Sampling
 from runtime.guard.watchdog import Bounds, Watchdog
+from runtime.memory.kv.tags import SequenceTable
 from runtime.scheduling.request import Request
 from tests.runtime.fakes import SECOND, SetClock
 
@@ -15,7 +16,7 @@ def dog(late_s: float = 1.0) -> tuple[Watchdog, Env]:
 
 
 def request(seq: int, deadline_s: float) -> Request:
-    return Request(Submit(f"r{seq}", (1,), 1, Sampling(), 0, int(deadline_s * SECOND)), seq, 4)
+    return Request(Submit(f"r{seq}", (1,), 1, Sampling(), 0, int(deadline_s * SECOND)), seq, SequenceTable(4))
 
 
 class Flown:

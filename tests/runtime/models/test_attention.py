@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from runtime.core.work import Sampling, Work
+from runtime.core.work import Sampling, Work, padded_tables
 from runtime.memory.spans.span import PoolKind
 from runtime.models import attention, by_page
 from runtime.models.kv import PagedKv
@@ -30,9 +30,9 @@ def decode_work(tables: list[list[int]], contexts: list[int]) -> Work:
         slots=np.array(last),
         row_starts=np.arange(rows + 1),
         context_lens=np.array(contexts),
-        block_tables=tuple(tables),
+        block_tables=padded_tables(tables),
         sampling=(Sampling(),) * rows,
-        prefix_hashes=(0,) * rows,
+        prefix_hashes=np.zeros(rows, np.uint64),
     )
 
 
@@ -61,8 +61,8 @@ def test_by_page_and_by_gather_give_the_same_outputs() -> None:
     queries = torch.randn((4, 6, 8), generator=torch.Generator().manual_seed(4))
     quick = attend(inputs, queries, kv)
     for row, (table, context) in enumerate(zip(work.block_tables, work.context_lens.tolist(), strict=True)):
-        keys = kv.keys[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
-        values = kv.values[0][list(table)].transpose(0, 1).flatten(1, 2)[:, :context]
+        keys = kv.keys[0][table[table >= 0]].transpose(0, 1).flatten(1, 2)[:, :context]
+        values = kv.values[0][table[table >= 0]].transpose(0, 1).flatten(1, 2)[:, :context]
         shares = torch.softmax(queries[row].view(2, 3, 8) @ keys.transpose(1, 2) * 8**-0.5, -1)
         assert torch.allclose(quick[row], (shares @ values).reshape(-1), atol=1e-5)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from runtime.core.work import Sampling, Work
+from runtime.core.work import Sampling, Work, padded_tables
 from runtime.models.config import DecoderConfig, read_config
 from runtime.models.decoder import Decoder
 from runtime.models.kv import PagedKv
@@ -116,12 +116,12 @@ class Driver:
             slots=np.array(slots, np.int64),
             row_starts=np.cumsum([0, *(count for _, count in rows)]),
             context_lens=np.array(ends, np.int64),
-            block_tables=tuple(tuple(sequence.blocks) for sequence, _ in rows),
+            block_tables=padded_tables([sequence.blocks for sequence, _ in rows]),
             sampling=tuple(
                 Sampling() if end == len(sequence.tokens) else None
                 for (sequence, _), end in zip(rows, ends, strict=True)
             ),
-            prefix_hashes=(0,) * len(rows),
+            prefix_hashes=np.zeros(len(rows), np.uint64),
         )
 
     def run(self, rows: Sequence[tuple[Course, int]]) -> None:

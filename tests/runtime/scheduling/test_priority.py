@@ -5,6 +5,7 @@ from hypothesis import given
 
 from runtime.core.messages import Submit
 from runtime.core.work import Sampling
+from runtime.memory.kv.tags import SequenceTable
 from runtime.scheduling.peak import peak_blocks
 from runtime.scheduling.rank import rank_of
 from runtime.scheduling.request import Request
@@ -123,7 +124,7 @@ def test_nobody_leaves_before_its_quantum_is_done():
 def made(seq: int, priority: int, weight: int, launches: int = 9) -> Request:
     """`weight` plays the room that it gives back."""
     submit = Submit(f"r{seq}", (1,) * weight, 1, Sampling(), 0, 10**18, priority=priority)
-    request = Request(submit, seq, 4, rank=rank_of(0, seq, priority, AGEING_S))
+    request = Request(submit, seq, SequenceTable(4), rank=rank_of(0, seq, priority, AGEING_S))
     request.launches = launches
     return request
 

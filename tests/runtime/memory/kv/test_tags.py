@@ -2,9 +2,9 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from runtime.core.work import Claim, Work
+from runtime.core.work import Claims, Work, padded_tables
 from runtime.memory.kv.sequence_tags import flush_hashes
-from runtime.memory.kv.tags import SequenceTags, TagPlane
+from runtime.memory.kv.tags import SequenceTable, SequenceTags, TagPlane
 
 SIZE = 4
 prompts = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
@@ -23,14 +23,14 @@ def work(tokens: list[int], start: int, table: list[int], prefix_hash: int, requ
         slots=slots,
         row_starts=np.asarray([0, len(tokens)]),
         context_lens=np.asarray([start + len(tokens)]),
-        block_tables=(table,),
+        block_tables=padded_tables([table]),
         sampling=(None,),
-        prefix_hashes=(prefix_hash,),
+        prefix_hashes=np.array([prefix_hash], np.uint64),
     )
 
 
 def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, SequenceTags, list[int]]:
-    plane, line = TagPlane(64, SIZE), SequenceTags(SIZE)
+    plane, line = TagPlane(64, SIZE), SequenceTags(SequenceTable(SIZE))
     generations = plane.hand_out(table)
     plane.stamp(work(tokens, 0, table, 0))
     line.extend(tokens)
@@ -38,23 +38,22 @@ def written(tokens: list[int], table: list[int]) -> tuple[TagPlane, SequenceTags
 
 
 def look(plane: TagPlane, line: SequenceTags, table: list[int], generations: list[int]) -> list[tuple[int, str]]:
-    next_up = work([1], line.tokens, [*table, 63], line.prefix_hash)
-    return [
-        (breach.index, breach.what)
-        for breach in plane.verify(next_up, [Claim("a", generations, line.sums, line.tokens)])
-    ]
+    sums = np.zeros((1, len(table)), np.uint64)
+    sums[0, : len(line.sums)] = line.sums
+    claims = Claims(["a"], np.array([generations], np.int64), sums, [line.tokens], [False])
+    return [(breach.index, breach.what) for breach in plane.compare(padded_tables([table]), claims)]
 
 
 @given(prompts, st.lists(st.integers(1, 5)))
 def test_any_chunking_gives_the_same_line(tokens, cuts):
-    whole, parts = SequenceTags(SIZE), SequenceTags(SIZE)
+    whole, parts = SequenceTags(SequenceTable(SIZE)), SequenceTags(SequenceTable(SIZE))
     whole.extend(tokens)
     at = 0
     for cut in [*cuts, len(tokens)]:
         if tokens[at : at + cut]:
             parts.extend(tokens[at : at + cut])
         at += cut
-    assert (whole.prefix_hash, list(whole.sums), whole.tokens) == (parts.prefix_hash, list(parts.sums), parts.tokens)
+    assert (whole.prefix_hash, whole.sums, whole.tokens) == (parts.prefix_hash, parts.sums, parts.tokens)
 
 
 @given(prompts, st.randoms(use_true_random=False))
@@ -70,7 +69,7 @@ def test_one_wrong_token_shows_in_its_block_and_all_after_it(tokens, data):
     wrong = [*tokens[:at], tokens[at] + 1, *tokens[at + 1 :]]
     table = list(range(-(-len(tokens) // SIZE)))
     plane, _, generations = written(wrong, table)
-    line = SequenceTags(SIZE)
+    line = SequenceTags(SequenceTable(SIZE))
     line.extend(tokens)
     assert [index for index, _ in look(plane, line, table, generations)] == list(range(at // SIZE, len(table)))
 
@@ -117,34 +116,64 @@ def test_tags_of_a_failed_launch_behind_the_claim_are_not_held_against_its_reque
 def test_writes_to_the_dummy_block_leave_no_tag():
     plane = TagPlane(2, SIZE)
     plane.stamp(work([1, 2], 0, [2], 0))
-    line = SequenceTags(SIZE)
+    line = SequenceTags(SequenceTable(SIZE))
     assert look(plane, line, [], []) == []
 
 
 @given(st.lists(st.tuples(prompts, prompts), min_size=1, max_size=4))
 def test_lines_reckoned_together_are_lines_reckoned_alone(rows):
-    together, alone = [SequenceTags(SIZE) for _ in rows], [SequenceTags(SIZE) for _ in rows]
+    table = SequenceTable(SIZE)
+    together, alone = [SequenceTags(table) for _ in rows], [SequenceTags(SequenceTable(SIZE)) for _ in rows]
     for turn in (0, 1):
         for line, other, tokens in zip(together, alone, rows, strict=True):
             line.extend(tokens[turn])
             other.extend(tokens[turn])
             flush_hashes([other])
         flush_hashes(together)
-    assert [(line.prefix_hash, list(line.sums)) for line in together] == [
-        (line.prefix_hash, list(line.sums)) for line in alone
-    ]
+    assert [(line.prefix_hash, line.sums) for line in together] == [(line.prefix_hash, line.sums) for line in alone]
 
 
 def test_a_table_that_is_changed_in_place_is_not_taken_from_memory():
-    line, blocks, generations = SequenceTags(SIZE), [3, 4, 5], [1, 1, 1]
-    assert line.held(blocks, generations).tolist() == [[3, 4, 5], [1, 1, 1]]
+    table, blocks, generations = SequenceTable(SIZE), [3, 4, 5], [1, 1, 1]
+    line = SequenceTags(table)
+
+    def held() -> list[list[int]]:
+        row = line.hold(blocks, generations)
+        return [[*each[row]] for each in (table.blocks[:, : len(blocks) + 1], table.generations[:, : len(blocks) + 1])]
+
+    assert held() == [[3, 4, 5, -1], [1, 1, 1, 0]]
     blocks.append(6)
     generations.append(2)
-    assert line.held(blocks, generations).tolist() == [[3, 4, 5, 6], [1, 1, 1, 2]]
+    assert held() == [[3, 4, 5, 6, -1], [1, 1, 1, 2, 0]]
     blocks[0] = 9
     generations[1] = 7
-    assert line.held(blocks, generations).tolist() == [[9, 4, 5, 6], [1, 7, 1, 2]]
-    assert line.held([8], [5]).tolist() == [[8], [5]]
+    assert held() == [[9, 4, 5, 6, -1], [1, 7, 1, 2, 0]]
+    del blocks[1:], generations[1:]
+    assert held() == [[9, -1], [1, 0]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 40)), max_size=60))
+def test_rows_are_empty_when_taken_and_none_is_lost(steps):
+    table = SequenceTable(SIZE)
+    lines = [SequenceTags(table) for _ in range(12)]
+    tokens: list[list[int]] = [[] for _ in lines]
+    for at, count in steps:
+        if count:
+            tokens[at] += range(count)
+            lines[at].extend(list(range(count)))
+            blocks = list(range(-(-len(tokens[at]) // SIZE)))
+            lines[at].hold(blocks, [1 for _ in blocks])
+        else:
+            lines[at].clear()
+            tokens[at] = []
+    for line, mine in zip(lines, tokens, strict=True):
+        fresh = SequenceTags(SequenceTable(SIZE))
+        fresh.extend(mine)
+        assert (line.tokens, line.prefix_hash, line.sums) == (len(mine), fresh.prefix_hash, fresh.sums)
+        line.clear()
+    assert table.used == 0
+    assert not table.sums.any() and not table.generations.any() and not table.prefix_hashes.any()
+    assert (table.blocks == -1).all()
 
 
 def test_one_block_handed_out_is_wiped_as_many_are():
@@ -157,8 +186,6 @@ def test_one_block_handed_out_is_wiped_as_many_are():
 
 
 def test_a_first_token_of_id_0_is_not_what_an_unwritten_slot_holds() -> None:
-    plane, line = TagPlane(2, 4), SequenceTags(4)
+    plane, line = TagPlane(2, 4), SequenceTags(SequenceTable(4))
     line.extend([0])
-    generations = plane.hand_out([1])
-    (breach,) = plane.compare([[1]], [Claim("a", generations, line.sums, 1)])
-    assert (breach.block, breach.what) == (1, "content")
+    assert look(plane, line, [1], plane.hand_out([1])) == [(0, "content")]
