@@ -53,29 +53,31 @@ class Trial:
         return " ".join(self.text.split())
 
 
-def run(scenario: str, runs_dir: Path, planted: Sequence[str] = ()) -> Trial:
-    """Run `scenario`.toml of this folder; one at a time on this machine, whatever runs the tests.
+def run(scenario: str, runs_dir: Path, planted: Sequence[str] = (), within_s: float = TRIAL_S_MAX) -> Trial:
+    """Run `scenario`.toml of this folder or of the library; one at a time on this machine, whatever runs the tests.
 
     Tried again when the only trouble is that our own load was late: then the machine was too busy to try anything.
     """
     for _ in range(ATTEMPTS):
-        trial = _once(scenario, runs_dir, planted)
+        trial = _once(scenario, runs_dir, planted, within_s)
         if trial.exit != 2 or trial.judged("load")["state"] != "UNKNOWN":
             break
     return trial
 
 
-def _once(scenario: str, runs_dir: Path, planted: Sequence[str]) -> Trial:
+def _once(scenario: str, runs_dir: Path, planted: Sequence[str], within_s: float) -> Trial:
+    own = HERE / f"{scenario}.toml"
     with _alone():
         text, code = _finish(
             subprocess.Popen(
-                [str(COMMAND), "run", str(HERE / f"{scenario}.toml")],
+                [str(COMMAND), "run", str(own) if own.exists() else scenario],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 env=_environment(runs_dir, planted),
                 start_new_session=True,
-            )
+            ),
+            within_s,
         )
     assert (runs_dir / "latest").exists(), f"nothing was run:\n{text}"
     return Trial(code, text, (runs_dir / "latest").resolve())
@@ -88,15 +90,15 @@ def _environment(runs_dir: Path, planted: Sequence[str]) -> dict[str, str]:
     return env | {"SEATRIAL_PLANTED": ",".join(planted)}
 
 
-def _finish(process: "subprocess.Popen[str]") -> tuple[str, int]:
+def _finish(process: "subprocess.Popen[str]", within_s: float) -> tuple[str, int]:
     """Its output and exit code. However this ends, nothing of it is left: its children die with it."""
     try:
-        text, _ = process.communicate(timeout=TRIAL_S_MAX)
+        text, _ = process.communicate(timeout=within_s)
         return text, process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         text, _ = process.communicate()
-        raise AssertionError(f"the trial did not end within {TRIAL_S_MAX:g} s:\n{text}") from None
+        raise AssertionError(f"the trial did not end within {within_s:g} s:\n{text}") from None
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -20,6 +20,7 @@ NAMES = (
     "demo",
     "first-soak",
     "hang-and-recover",
+    "hour-soak",
     "pool-oom",
     "pr-cut-and-oom",
     "pr-priority",
