@@ -1,4 +1,4 @@
-"""An hour of load finds what a minute cannot: one KV block in 500 cancels, and 2 KiB of each request. For the nights."""
+"""An hour of load finds what a minute cannot: one KV block in 500 cancels, 2 KiB of each request. For the nights."""
 
 from pathlib import Path
 
