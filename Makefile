@@ -20,7 +20,7 @@ demo: $(READY)          ## a planted leak that must be found: exits 1 (under a m
 	RUNS_DIR=$(RUNS_DIR) $(BIN)/seatrial demo
 
 test: $(READY) lint     ## lint, types, import rules, and the whole fast suite
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-slow: crash live        ## the tests that start real processes or take long (about fifteen minutes on two cores)
+slow: crash live        ## the tests that start real processes or take long (about ten minutes on two cores)
 
 # Crashes are told by what is left and not by timing, so two run at once, and other tests beside them.
 crash: $(READY)

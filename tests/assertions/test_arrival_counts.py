@@ -18,6 +18,7 @@ from assertions.planned_windows import planned_windows
 from assertions.verdict import State
 from tests.assertions.recorded import MS, PLAN, Recorded, S, phases
 from tests.assertions.test_planned_windows import TRIAL_S, refusal, soak
+from tests.steps import examples
 
 stamps = st.lists(st.integers(0, 3999).map(lambda n: n / 100), max_size=80)
 stretches = st.lists(st.tuples(st.floats(0, 45), st.floats(0, 20)).map(lambda each: (each[0], each[0] + each[1])))
@@ -140,7 +141,7 @@ faults_at = st.lists(st.tuples(st.floats(0, 55), st.floats(1, 12)), max_size=3)
 seconds = st.lists(st.integers(0, 6), min_size=130, max_size=130)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25))
 @given(seconds, faults_at, st.floats(0, 1), st.integers(0, 10_000))
 def test_judges_find_at_least_what_was_promised_of_a_trace(
     counts: list[int], faults: list[tuple[float, float]], luck: float, seed: int

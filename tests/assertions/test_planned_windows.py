@@ -16,6 +16,7 @@ from assertions.latency import chosen, latencies
 from assertions.plan_view import Check
 from assertions.planned_windows import planned_windows, selected_intervals
 from tests.assertions.recorded import Recorded, S, phases
+from tests.steps import examples
 
 PHASES = (("warmup", 20.0), ("baseline", 10.0), ("trial", 60.0), ("recovery", 10.0))
 TRIAL_S = 30.0  # when the trial begins
@@ -194,7 +195,7 @@ fault_times = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25))
 @given(fault_times, st.integers(0, 10_000))
 def test_judges_find_at_least_what_was_promised(faults: list[tuple[float, float, str, float]], seed: int) -> None:
     """A run of the plan as it may come: faults wait for their hit by chance, and heal when their argument is over."""

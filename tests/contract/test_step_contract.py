@@ -3,6 +3,7 @@
 The torch world damages real tensors; a watcher of every operator says whether a kernel was given one.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ from runtime.scheduling.scheduler import Limits
 from tests.contract.device.worlds import FlatCosts
 from tests.runtime.fakes import SECOND, Heard, SetClock
 
+MODEL = functools.cache(default_model)
 BLOCKS, BLOCK_TOKENS = 24, 4
 LIMITS = Limits(16, 4, 100, expected_output=0.0)
 PROMPTS = [(33, 34, 35), (36, 37), tuple(range(40, 60)), (70,)]
@@ -122,8 +124,8 @@ class TorchWorld(World):
 
     def __init__(self) -> None:
         super().__init__(SetClock())
-        config = read_config(default_model())
-        decoder = Decoder(config, load_weights(default_model(), config))
+        config = read_config(MODEL())
+        decoder = Decoder(config, load_weights(MODEL(), config))
         self.model = ModelRunner(decoder, PagedKv(config, BLOCKS, BLOCK_TOKENS), self.env)
         self.watcher = watcher = Watcher()
         tensors = self.model.contract.binder._tensors = WatchedTensors(watcher)

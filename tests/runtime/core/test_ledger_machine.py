@@ -162,5 +162,5 @@ class LedgerMachine(CountedMachine):
             assert self.ledger.history(owner) == "; ".join(self.lines.get(owner, []))
 
 
-LedgerMachine.TestCase.settings = machine_settings(runs=100, steps=50)
+LedgerMachine.TestCase.settings = machine_settings(runs=50, steps=50)
 TestLedgerMachine = LedgerMachine.TestCase

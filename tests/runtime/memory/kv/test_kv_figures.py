@@ -346,5 +346,5 @@ class FiguresMachine(CountedMachine):
         }
 
 
-FiguresMachine.TestCase.settings = machine_settings(runs=80, steps=40)
+FiguresMachine.TestCase.settings = machine_settings(runs=40, steps=40)
 TestFigures = FiguresMachine.TestCase

@@ -97,6 +97,7 @@ def test_what_is_served_at_the_end_is_what_the_figures_say(layout: str):
         assert allocators_trace.served_bytes(heap) == given_back - given_back % (2 * MIB) <= free
 
 
+@pytest.mark.slow  # the figures that DESIGN.md tells
 def test_a_kind_that_runs_away_starves_others_unless_it_has_a_limit(capsys: pytest.CaptureFixture[str]):
     assert allocators.main(["--only", "kinds"]) == 0
     one, six, limited = (row.split()[-len(KINDS) :] for row in capsys.readouterr().out.splitlines()[2:5])

@@ -177,5 +177,5 @@ class PagedMachine(CountedMachine):
         assert self.env.events.take() == []
 
 
-PagedMachine.TestCase.settings = machine_settings(runs=120, steps=50)
+PagedMachine.TestCase.settings = machine_settings(runs=60, steps=50)
 TestPagedMachine = PagedMachine.TestCase

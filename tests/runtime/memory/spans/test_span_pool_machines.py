@@ -10,7 +10,7 @@ from runtime.memory.spans.upstream import Segments
 from tests.runtime.memory.spans.pool_model import PoolMachine
 from tests.steps import machine_settings
 
-STEPS = machine_settings(runs=60, steps=40)
+STEPS = machine_settings(runs=30, steps=40)
 GRANULE = 256
 
 
