@@ -82,7 +82,7 @@ class ActiveFaults:
             if awaited and awaited[0] not in ids:
                 near = did_you_mean(awaited[0], ids - {spec.id})
                 problems.append(
-                    f'fault "{spec.id}": after = "{spec.when.after}" waits for a fault not armed here{near}'
+                    f'fault "{spec.id}": after = "{spec.when.after}" waits for a fault not armed here; {near}'
                 )
         return problems
 
@@ -99,7 +99,7 @@ class ActiveFaults:
         instances = [instance for (id_, n_), instance in self._instances.items() if id_ == fault and n in (None, n_)]
         if not instances:
             which = f'"{fault}"' if n is None else f'"{fault}", occurrence {n}'
-            raise UnknownName(f"no fault {which} is armed{did_you_mean(fault, {id_ for id_, _ in self._instances})}")
+            raise UnknownName(f"no fault {which} is armed; {did_you_mean(fault, {id_ for id_, _ in self._instances})}")
         return instances
 
     def all(self) -> list[FaultInstance]:

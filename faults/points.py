@@ -129,7 +129,7 @@ class Point:
             if action.name == name:
                 return action
         near = did_you_mean(name, [action.name for action in self.actions])
-        raise UnknownName(f'point "{self.name}" has no action "{name}"{near}')
+        raise UnknownName(f'point "{self.name}" has no action "{name}"; {near}')
 
 
 class UnknownName(LookupError):
@@ -155,7 +155,7 @@ class Catalogue:
             return point
         if name in self._planned:
             raise UnknownName(f'point "{name}" is planned and not served yet; choose one of {", ".join(self.names())}')
-        raise UnknownName(f'no point "{name}"{did_you_mean(name, self._points)}')
+        raise UnknownName(f'no point "{name}"; {did_you_mean(name, self._points)}')
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all points, sorted."""

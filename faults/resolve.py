@@ -67,7 +67,7 @@ def _scope_problems(spec: FaultSpec, point: Point) -> list[str]:
             )
         elif all(values and value not in values for values in options):
             near = did_you_mean(value, {known for values in options for known in values})
-            problems.append(f'scope.{name}: "{point.name}" is never crossed with {name} = "{value}"{near}')
+            problems.append(f'scope.{name}: "{point.name}" is never crossed with {name} = "{value}"; {near}')
     if not problems and wanted and not any(_can_match(wanted, shown) for shown in point.scope):
         words = " and ".join(f'{name} = "{value}"' for name, value in wanted)
         problems.append(f'scope: no crossing of "{point.name}" shows {words} together; leave one of them out')
@@ -93,7 +93,7 @@ def _checked_argument(spec: FaultSpec, action: Action, problems: list[str]) -> f
     elif wanted == "number":
         _check_number(given, do, problems)
     elif action.words and given not in action.words:
-        problems.append(f'{do}: no "{action.name}" of kind "{given}"{did_you_mean(given, action.words)}')
+        problems.append(f'{do}: no "{action.name}" of kind "{given}"; {did_you_mean(given, action.words)}')
     return None
 
 

@@ -26,6 +26,7 @@ DEFAULT_GROUP = "default"  # the group of a request that names none: in scopes, 
 LOAD_HEADER = "X-Seatrial-Load"  # the HTTP header that names the load of a request
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LIFETIME_BEYOND_FOR_S = 60.0
+LISTED_MAX = 12  # known words that a message lists where none is near
 
 _NAME = r"[a-z][a-z0-9_]*"
 POINT_NAME = re.compile(rf"{_NAME}(\.{_NAME})+")
@@ -222,12 +223,12 @@ class FaultSpec:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return '; did you mean "kv.take"?', or '; known: ...' when no known word is near."""
+    """Return 'did you mean "kv.take"?', or the known words, or their number, when none is near."""
     options = sorted(known)
     near = difflib.get_close_matches(word, options, n=1)
     if near:
-        return f'; did you mean "{near[0]}"?'
-    return f"; known: {', '.join(options)}" if options else "; none is known"
+        return f'did you mean "{near[0]}"?'
+    return f"known: {', '.join(options)}" if 0 < len(options) <= LISTED_MAX else f"{len(options) or 'none'} are known"
 
 
 def _wrong(right: bool, name: str, given: object, allowed: str) -> str | None:
@@ -269,7 +270,7 @@ def _known_values(table: type[Any], raw: object, path: str, problems: list[str])
     values: dict[str, Any] = {}
     for key, value in raw.items():
         if key not in types:
-            problems.append(f"{path}{key}: unknown key{did_you_mean(str(key), types)}")
+            problems.append(f"{path}{key}: unknown key; {did_you_mean(str(key), types)}")
             continue
         wanted = get_args(types[key]) or (types[key],)
         if any(_fits(value, each) for each in wanted):

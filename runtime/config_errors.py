@@ -30,7 +30,7 @@ def problems(error: ValidationError, known: Iterable[str] = ()) -> list[str]:
         kind, place, context = each["type"], ".".join(map(str, each["loc"])), each.get("ctx", {})
         bounds = [f"{_BOUNDS[name]} {context[name]:g}" for name in _BOUNDS if name in context]
         if kind == "extra_forbidden":
-            found.append(f'unknown key "{place}"{did_you_mean(place, known)}')
+            found.append(f'unknown key "{place}"; {did_you_mean(place, known)}')
         elif kind == "value_error":
             found.append(str(context["error"]))
         elif kind == "missing":

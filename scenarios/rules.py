@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
-from faults.spec import DEFAULT_GROUP
+from faults.spec import DEFAULT_GROUP, did_you_mean
 from scenarios import metrics, rules_fault, rules_load, rules_target
 from scenarios.expr import parse_condition
 from scenarios.load import Load
@@ -189,10 +188,3 @@ def _traces(scenario: Scenario, folders: TraceFolders, trace_files: dict[int, st
             trace_files[index] = str(found)
         except TraceProblem as problem:
             yield BrokenRule(path, f"not a trace we read: {problem}", "Azure LLM inference CSV or Mooncake JSONL")
-
-
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    close = get_close_matches(word, list(known), 1, 0.5)
-    if close:
-        return f'did you mean "{close[0]}"?'
-    return f"known: {', '.join(sorted(known))}" if len(known) <= 12 else f"{len(known)} are known"
