@@ -48,7 +48,7 @@ def amount(value: float, dimension: str) -> str:
         case "bytes_per_hour":
             return f"{size(value)}/h"
         case "count_per_hour":
-            return f"{value:.3g}/h"
+            return f"{value:,.0f}/h" if abs(value) >= 1000 else f"{value:.3g}/h"
     return f"{value:.4g}"
 
 

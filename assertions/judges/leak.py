@@ -108,6 +108,7 @@ def _judged(
 ) -> Judged:
     """`per_hour` turns a growth over the span into one per hour, in the direction of the series."""
     dimension = SERIES[series][1]
+    unit = dimension.removesuffix("_per_hour")
     slope, robust = found.line.size * per_hour, found.theil_sen * per_hour
     low, high = sorted((found.low * per_hour, found.high * per_hour))
     limit = f"growth {op} {amount(budget, dimension)}" + (f" ({OWN_SD_BUDGET:g} SD of its own)" if own else "")
@@ -133,7 +134,9 @@ def _judged(
         since_ns=since,
         fault=context.fault_before(since) if since is not None else None,
         owner=_owner(context, blocks, series) if state is State.FAIL else None,
-        evidence=evidence(blocks, lambda value: f"{value:.6g}") if state is not State.PASS else (),
+        evidence=evidence(blocks, lambda value: amount(value, dimension.removesuffix("_per_hour")))
+        if state is not State.PASS
+        else (),
         because=summary if state is State.UNKNOWN else None,
         to_decide=cure,
         figures={
