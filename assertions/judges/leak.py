@@ -134,9 +134,7 @@ def _judged(
         since_ns=since,
         fault=context.fault_before(since) if since is not None else None,
         owner=_owner(context, blocks, series) if state is State.FAIL else None,
-        evidence=evidence(blocks, lambda value: amount(value, dimension.removesuffix("_per_hour")))
-        if state is not State.PASS
-        else (),
+        evidence=evidence(blocks, lambda value: amount(value, unit)) if state is not State.PASS else (),
         because=summary if state is State.UNKNOWN else None,
         to_decide=cure,
         figures={
