@@ -10,7 +10,6 @@ import pytest
 
 from tests.planted.live import HERE, SITE
 from tests.planted.site.sitecustomize import BUGS, bug_of
-from tests.planted.test_planted_bugs import TRIALS
 
 NAMES = sorted(path.stem for path in BUGS.glob("*.py"))
 
@@ -26,7 +25,7 @@ def test_every_bug_names_the_real_one_that_it_models_and_is_tried_alive(name: st
     bug = bug_of(name)
     assert re.search(r"\b(Z\d+|M\d+) \(.+", bug.__doc__ or "")
     assert bug.MODULE.startswith("runtime.")
-    assert name in {each for trial in TRIALS for each in trial.bugs}, "no live trial plants it"
+    assert any(f'"{name}"' in path.read_text() for path in HERE.glob("test_*.py")), "no live trial plants it"
 
 
 PLANT = """

@@ -59,6 +59,7 @@ def test_what_is_left_out_has_the_frozen_defaults() -> None:
         "quiesce": None,
         "recovery": 30.0,
         "drain_max": 30.0,
+        "fresh": 0.0,
     }
     load = plain["load"][0]
     assert load["arrivals"] == "poisson"

@@ -1,6 +1,7 @@
 """Every 500th cancel of a request that holds KV blocks loses one of them.
 
-Models a slow leak of the field: an abort that races the end of a step is rare, and each loses little (Z103, Z106).
+Models Z103 (vllm#44100: state leaks when a request is aborted before it is allocated) and Z106 (lmdeploy#1788: an
+engine stalls after hundreds of aborted streams): such a race is rare, and each loses little.
 """
 
 MODULE = "runtime.engine.engine"

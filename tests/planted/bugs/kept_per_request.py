@@ -1,6 +1,7 @@
 """The server keeps 2 KiB of host memory of every request that has ended.
 
-Models caches without a bound: metrics, logs or sessions of ended requests that nobody removes.
+Models Z130 (ray#35714: a replica grows all day with what it serves): metrics, logs or sessions of ended requests that
+nobody removes.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Each request that has ended makes every later step a little slower.
 
-Models lists that are searched from the start and grow for ever: finished requests, sessions, log handlers.
+Models Z131 (ROCm#6347: a process gets slow after hours and stays so), by the commonest cause: a list of what has ended
+that is searched from its start and grows for ever.
 """
 
 import time
