@@ -52,12 +52,12 @@ class Trial:
 
 
 def run(scenario: str, seed: int | None = None) -> Trial:
-    """Run `scenarios/<scenario>.toml`, or the night, to its verdict. No report is written: nobody reads it."""
+    """Run a scenario to its verdict: one of `scenarios/`, the night, or a virtual one of the library. No report is
+    written: nobody reads it."""
     began_s = time.perf_counter()
+    own = NIGHT if scenario == NIGHT.stem else SCENARIOS / f"{scenario}.toml"
     with tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(
-            str(NIGHT if scenario == NIGHT.stem else SCENARIOS / f"{scenario}.toml"), Path(folder), seed=seed
-        )
+        options = RunOptions(str(own) if own.exists() else scenario, Path(folder), seed=seed)
         document = prepare(options, catalogue())
         plan = make(document, catalogue(), new_run_id(), HERE)
         directory = make_directory(options, plan, document.source.text)
