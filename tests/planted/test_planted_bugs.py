@@ -32,10 +32,8 @@ TRIALS = (
     Planned("cancels", ("early_done",), frozenset({"answered", "tokens"})),
     Planned("cancels", ("given_twice",), frozenset({"invariants", "answered"})),
     Planned("faults", ("kept_on_refusal", "error_called_ok"), frozenset({"reclamation", "answered"})),
-    Planned(
-        "faults", ("deadline_sleeps", "polite_cut"), frozenset({"deadline", "answered"}), may=frozenset({"tokens"})
-    ),
-    Planned("faults", ("position_off_by_one",), frozenset({"tokens"})),
+    Planned("faults", ("deadline_sleeps", "position_off_by_one"), frozenset({"deadline", "tokens"})),
+    Planned("faults", ("polite_cut",), frozenset({"answered"}), may=frozenset({"tokens"})),
 )
 
 
