@@ -25,12 +25,15 @@ METRICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "throughput.tokens": ("per_second", ()),
     "throughput.requests": ("per_second", ()),
     "fallback_rate": ("share", ()),
+    "failed_allocations": ("share", ()),
     "leak.rss_anon": ("bytes_per_hour", ()),
     "leak.fds": ("count_per_hour", ()),
     "leak.sockets": ("count_per_hour", ()),
     "leak.threads": ("count_per_hour", ()),
     "leak.file_cache": ("bytes_per_hour", ()),
     "leak.kv_live": ("count_per_hour", ()),
+    "leak.fragmentation": ("share_per_hour", ()),
+    "leak.swap_fragmentation": ("share_per_hour", ()),
     "max.rss_anon": ("bytes", ()),
     "max.fds": ("count", ()),
     "max.sockets": ("count", ()),
@@ -59,6 +62,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "bytes": {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
     "bytes_per_hour": {"KiB/h": 2.0**10, "MiB/h": 2.0**20, "GiB/h": 2.0**30},
     "count_per_hour": {"/h": 1.0},
+    "share_per_hour": {"%/h": 0.01},
     "count": {"": 1.0},
 }
 

@@ -41,6 +41,8 @@ def amount(value: float, dimension: str) -> str:
             return seconds(value)
         case "share":
             return f"{value * 100:.3g} %"
+        case "share_per_hour":
+            return f"{value * 100:.3g} %/h"
         case "per_second":
             return f"{value:.4g}/s"
         case "bytes":

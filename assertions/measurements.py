@@ -28,7 +28,12 @@ def measure(context: JudgeContext, check: Check, metric: str) -> Measurement:
         "dropped": _dropped,
         "throughput.tokens": lambda context, check: _throughput(context, check, tokens=True),
         "throughput.requests": lambda context, check: _throughput(context, check, tokens=False),
-        "fallback_rate": _fallback_rate,
+        "fallback_rate": lambda context, check: _counted(
+            context, check, "server.fallbacks", ("server.steps",), "steps"
+        ),
+        "failed_allocations": lambda context, check: _counted(
+            context, check, "kv.failed", ("kv.allocs", "kv.failed"), "calls for KV blocks"
+        ),
         "load.lateness": _lateness,
         "recovery": _recovery,
         "max.rss_anon": lambda context, check: _extreme(context, "server.rss_anon", np.max, 1.0, "server.swap"),
@@ -89,17 +94,21 @@ def _throughput(context: JudgeContext, check: Check, tokens: bool) -> Measuremen
     return total / time_s, f"{total:g} in {amount(time_s, 'time')}", None
 
 
-def _fallback_rate(context: JudgeContext, check: Check) -> Measurement:
-    """Fallbacks per engine step in the trial. `where` restricts both to samples that lie inside with the one before."""
-    steps, why = context.history.summed_samples("server.steps")
-    fallbacks = context.history.samples("server.fallbacks")
-    if steps is None or fallbacks is None:
-        return None, why, None
+def _counted(context: JudgeContext, check: Check, part: str, whole: tuple[str, ...], what: str) -> Measurement:
+    """The growth of the counter `part` in the trial as a share of that of all counters of `whole` together.
+
+    `where` restricts both to samples that lie inside with the one before.
+    """
+    some, why = context.history.summed_samples(part)
+    all_of, missing = zip(*(context.history.summed_samples(each) for each in whole), strict=True)
+    if some is None or None in all_of:
+        return None, next((each for each in (why, *missing) if each), "no samples"), None
     intervals, out = where_intervals(context, check.where)
     trial = context.intervals("trial")
     counted = without(trial, intervals) if out else within(trial, intervals)
-    done, fell = (_grown(each, counted) for each in (steps, fallbacks))
-    return (fell / done, f"{fell:g} in {done:g} steps", None) if done else (None, "no engine step to count", None)
+    done = sum(_grown(each, counted) for each in all_of if each is not None)
+    found = _grown(some, counted)
+    return (found / done, f"{found:g} in {done:g} {what}", None) if done else (None, f"no {what} to count", None)
 
 
 def _grown(counter: Samples, intervals: list[Interval]) -> float:

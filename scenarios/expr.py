@@ -24,6 +24,7 @@ _EXAMPLES: Final = {
     Unit.BYTES: "2GiB",
     Unit.BYTES_PER_HOUR: "4MiB/h",
     Unit.COUNT_PER_HOUR: "1/h",
+    Unit.SHARE_PER_HOUR: "2%/h",
     Unit.COUNT: "200",
 }
 
@@ -102,6 +103,8 @@ def _value(text: str, name: str, unit: Unit) -> float:
                 return _per(text, "/s")
             case Unit.BYTES_PER_HOUR if text.endswith("/h"):
                 return float(parse_bytes(text.removesuffix("/h")))
+            case Unit.SHARE_PER_HOUR:
+                return _per(text, "%/h") / 100
             case Unit.COUNT_PER_HOUR:
                 return _per(text, "/h")
             case Unit.COUNT:

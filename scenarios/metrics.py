@@ -15,6 +15,7 @@ class Unit(StrEnum):
     BYTES = "bytes"
     BYTES_PER_HOUR = "bytes_per_h"
     COUNT_PER_HOUR = "count_per_h"
+    SHARE_PER_HOUR = "share_per_h"
     COUNT = "count"
 
 
@@ -52,12 +53,15 @@ def _rows() -> tuple[Metric, ...]:
         Metric("throughput.tokens", rate, (), True, True, "generated tokens"),
         Metric("throughput.requests", rate, (), True, True, "completed requests"),
         Metric("fallback_rate", share, (), False, False, "fallbacks (copy, cast, repeat, preemption) per engine step"),
+        Metric("failed_allocations", share, (), False, False, "calls for KV blocks that were refused"),
         Metric("leak.rss_anon", Unit.BYTES_PER_HOUR, (), False, False, "growth of the server's anonymous memory"),
         Metric("leak.fds", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's open files"),
         Metric("leak.sockets", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's open sockets"),
         Metric("leak.file_cache", Unit.BYTES_PER_HOUR, (), False, False, "growth of the page cache of files it writes"),
         Metric("leak.threads", Unit.COUNT_PER_HOUR, (), False, False, "growth of the server's threads"),
         Metric("leak.kv_live", Unit.COUNT_PER_HOUR, (), False, False, "growth of KV blocks in use when idle"),
+        Metric("leak.fragmentation", Unit.SHARE_PER_HOUR, (), False, False, "growth of the share of KV held unasked"),
+        Metric("leak.swap_fragmentation", Unit.SHARE_PER_HOUR, (), False, False, "growth of free swap in pieces"),
         Metric("max.rss_anon", Unit.BYTES, (), False, False, "the most anonymous memory of the server, swap included"),
         Metric("max.fds", Unit.COUNT, (), False, False, "the most open files of the server"),
         Metric("max.sockets", Unit.COUNT, (), False, False, "the most open sockets of the server"),

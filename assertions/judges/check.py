@@ -26,6 +26,7 @@ TIMING = (*LATENCIES, "throughput", "recovery")
 ONLY_BUILTIN = {
     "max.fragmentation": "what its KV bytes were asked for",
     "fallback_rate": "its steps and their fallbacks",
+    "failed_allocations": "how many calls for KV blocks it refused",
 }
 # `load.lateness` measures our own generator, so a breach of the load does not void it.
 

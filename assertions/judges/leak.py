@@ -37,6 +37,8 @@ SERIES: dict[str, tuple[tuple[str, ...], str, str, bool]] = {
     "threads": (("server.threads",), "count_per_hour", "pid", False),
     "file_cache": (("server.file_cache",), "bytes_per_hour", "pid", False),
     "kv_live": (("kv.live_blocks",), "count_per_hour", "kv_live", True),
+    "fragmentation": (("kv.internal_fragmentation",), "share_per_hour", "builtin", False),
+    "swap_fragmentation": (("pool.fragmentation[io]",), "share_per_hour", "builtin", False),
 }
 OBSERVED = ("rss_anon", "fds", "sockets", "threads", "kv_live")
 """The series that are judged without a check. A log that grows is usual, so `file_cache` needs a check."""
@@ -188,6 +190,9 @@ def _blocks(context: JudgeContext, samples: Samples, value: BlockValue) -> SubBl
 def needs(plan: PlanView, series: str) -> Missing | None:
     if SERIES[series][2] == "pid":
         missing = no_process(plan)
+    elif SERIES[series][2] == "builtin":
+        told = plan.target_kind == "builtin"
+        missing = None if told else Missing("only the built-in runtime tells the fragmentation of its pools", "drop it")
     elif "kv_live" in plan.capabilities:
         missing = None
     else:

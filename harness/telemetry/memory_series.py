@@ -15,7 +15,7 @@ Rows = dict[str, tuple[float, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class MemorySeries:
-    """One series, or one for each tenant, whose name is then `name` with the tenant in brackets."""
+    """One series, or one for each tenant or pool, whose name is then `name` with that in brackets."""
 
     name: str
     unit: str
@@ -69,11 +69,18 @@ def _tenant() -> Iterator[MemorySeries]:
         yield MemorySeries(f"kv.tenant.{figure}", unit, "counter", figure, f"seatrial_kv_tenant_{figure}_total")
 
 
-KV, PREFIX, TENANT = tuple(_kv()), tuple(_prefix()), tuple(_tenant())
+def _pool() -> Iterator[MemorySeries]:
+    """The series of the pools that hand out spans."""
+    yield MemorySeries("pool.fragmentation", "share", "gauge", "fragmentation", "seatrial_pool_fragmentation")
+    for figure in ("failed", "fragmentation_failures"):
+        yield MemorySeries(f"pool.{figure}", "count", "counter", figure, f"seatrial_pool_{figure}_total")
+
+
+KV, PREFIX, TENANT, POOL = tuple(_kv()), tuple(_prefix()), tuple(_tenant()), tuple(_pool())
 
 
 def of_tenant(name: str, tenant: str) -> str:
-    """The name of one tenant's series."""
+    """The name of the series of one tenant or one pool."""
     return f"{name}[{tenant}]"
 
 
@@ -83,6 +90,8 @@ def memory_rows(figures: MemoryFigures) -> Rows:
     for usage in figures.pools:
         if usage.pool == "kv":
             _add(rows, KV, figures_of(usage) | dict(usage.rungs or {}))
+        else:
+            _add(rows, POOL, figures_of(usage), usage.pool)
     if figures.prefix is not None:
         _add(rows, PREFIX, figures_of(figures.prefix))
     for one in figures.tenants:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from harness.telemetry.memory_series import KV, PREFIX, TENANT, of_tenant
+from harness.telemetry.memory_series import KV, POOL, PREFIX, TENANT, of_tenant
 
 BODY_BYTES_MAX = 8 << 20
 
@@ -31,6 +31,7 @@ class MetricSource:
 def _memory() -> dict[str, MetricSource]:
     """The series of KV and the prefix cache, which only the built-in runtime has."""
     tables = [(one, "") for one in (*KV, *PREFIX)] + [(one, "tenant") for one in TENANT]
+    tables += [(one, "pool") for one in POOL]
     return {one.name: MetricSource(one.unit, one.kind, (one.sample,), one.labels, by, True) for one, by in tables}
 
 

@@ -6,6 +6,7 @@ All calls planned for one time come before the engine's step, as a live engine t
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from harness.load.breaker import Breaker, politeness_of
 from harness.load.outcome import ClientEnd
@@ -120,7 +121,8 @@ class World:
             return (self.fast_forward, parts.eager)
 
         memory = HostSegments(host, mover.block_bytes, host.move)
-        self.engine = assemble(settings, env, mailbox, pool, device, memory, self.server, chain).engine
+        made = assemble(settings, env, mailbox, pool, device, memory, self.server, chain)
+        self.engine, self._host = made.engine, made.host
         self.server.fatal = lambda: self.engine.fatal
         self.time.at(SAMPLE_NS, self._sample)
 
@@ -179,11 +181,12 @@ class World:
         self._deadline_ns = None if wait_s is None else self.time.now_ns() + round(wait_s * 1e9)
 
     def memory(self) -> MemoryFigures:
-        """The figures of KV and the prefix cache. The audits hold those of single requests."""
+        """The figures of KV, the swap pool and the prefix cache. The audits hold those of single requests."""
         pool, engine, block_bytes = self._pool, self.engine, self._block_bytes
         tenants = tenant_usages(pool, engine.holdings(), block_bytes)
         kv = kv_usage(pool, tenants, engine.leaked(pool.name), block_bytes)
-        return MemoryFigures(pools=(kv,), prefix=prefix_usage(pool, block_bytes), tenants=tenants)
+        io = replace(self._host.pool.usage(), leaks=engine.leaked("io"))
+        return MemoryFigures(pools=(kv, io), prefix=prefix_usage(pool, block_bytes), tenants=tenants)
 
     def _sample(self) -> None:
         self.server.admission.end_overdue()

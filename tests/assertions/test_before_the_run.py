@@ -177,7 +177,8 @@ def test_our_table_of_metrics_is_that_of_the_scenarios() -> None:
     theirs = pytest.importorskip("scenarios.metrics")
     units = {
         "s": "time", "share": "share", "per_s": "per_second", "bytes": "bytes",
-        "bytes_per_h": "bytes_per_hour", "count_per_h": "count_per_hour", "count": "count",
+        "bytes_per_h": "bytes_per_hour", "count_per_h": "count_per_hour",
+        "share_per_h": "share_per_hour", "count": "count",
     }  # fmt: skip
     assert {name: (units[metric.unit.value], metric.stats) for name, metric in theirs.METRICS.items()} == METRICS
 

@@ -291,6 +291,7 @@ class TestCeilings:
         ("max.fragmentation < 40%", State.UNKNOWN),
         ("host.disk_free > 1GiB", State.UNKNOWN),
         ("fallback_rate < 1%", State.UNKNOWN),
+        ("failed_allocations < 1%", State.UNKNOWN),
     ],
 )
 def test_each_metric_of_a_check_is_read_from_the_run(that: str, state: State) -> None:
@@ -313,6 +314,17 @@ def test_fallbacks_are_counted_per_step_of_the_trial_in_and_outside_of_fault_win
     run.series("server.steps", [(second * S, 10.0 * (second % 100)) for second in range(190)])
     run.series("server.fallbacks", [(second * S, value) for second, value in enumerate(fell)])
     assert told in said(run, "fallback_rate").summary
+
+
+@pytest.mark.parametrize(("refused_each_s", "state"), [(0.0, State.PASS), (1.0, State.FAIL)])
+def test_refused_allocations_are_a_share_of_all_calls(refused_each_s: float, state: State) -> None:
+    run = with_check("failed_allocations < 1%")
+    run.series("kv.allocs", [(second * S, 9.0 * second) for second in range(190)])
+    run.series("kv.failed", [(second * S, refused_each_s * second) for second in range(190)])
+    judged = said(run, "failed_allocations")
+    assert judged.state is state
+    assert "calls for KV blocks" in judged.summary
+    assert judged.figures["value"] == pytest.approx(refused_each_s / 10)
 
 
 def test_a_share_is_told_with_its_interval() -> None:

@@ -151,6 +151,29 @@ class TestLeak:
         run.series("kv.live_blocks", [(t * S, (t % 60) * 3.0 + t // 60) for t in range(760)])
         assert checked(run, "leak.kv_live < 1/h").state is State.FAIL
 
+    @pytest.mark.parametrize(
+        ("that", "series"),
+        [
+            ("leak.fragmentation < 20%/h", "kv.internal_fragmentation"),
+            ("leak.swap_fragmentation < 20%/h", "pool.fragmentation[io]"),
+        ],
+    )
+    def test_fragmentation_that_goes_on_growing_fails_and_a_level_passes(self, that: str, series: str) -> None:
+        for per_hour, state in ((1.5, State.FAIL), (0.0, State.PASS)):
+            run, rng = long_run(), random.Random(series)
+            run.series(series, [(t * S, 0.1 + per_hour * t / 3600 + rng.uniform(0, 0.02)) for t in range(760)])
+            judged = checked(run, that)
+            assert judged.state is state
+            assert "%/h" in judged.summary
+
+    def test_fragmentation_that_rose_once_is_told_with_its_size(self) -> None:
+        run, rng = long_run(), random.Random(1)
+        values = [(t * S, 0.1 + 0.3 * (t > 400) + rng.uniform(0, 0.02)) for t in range(760)]
+        run.series("kv.internal_fragmentation", values)
+        judged = checked(run, "leak.fragmentation < 20%/h")
+        assert judged.state is State.UNKNOWN
+        assert "rose once: +30 %" in judged.summary
+
     def test_without_a_check_memory_is_watched_against_its_own_spread_and_only_shown(self) -> None:
         run = long_run()
         memory(run, per_hour=100 * MIB)

@@ -86,6 +86,23 @@ def test_a_sawtooth_is_no_leak_unless_the_trial_ends_before_its_first_drop(phase
     assert (state is State.FAIL) == (phase <= 1 / 3)
 
 
+@pytest.mark.parametrize("teeth", [1.6, 2.3, 3.4, 5.5, 8.5, 13.0, 40.0])
+@pytest.mark.parametrize("phase", [0.1, 0.4, 0.7, 0.95])
+def test_a_cache_that_fills_and_is_flushed_is_no_leak_and_hides_none(teeth: float, phase: float) -> None:
+    """Few teeth are told as a wave; a line goes through many. So the floors of teeth need no series of their own."""
+
+    def saw(at: np.ndarray) -> np.ndarray:
+        floors: np.ndarray = 62 * ((teeth * at / 8 + phase) % 1)
+        return floors
+
+    assert judged(series(saw), 0.5)[0] is not State.FAIL
+    hidden, _, found = judged(series(lambda at: saw(at) + 12.5 * at), 0.5)
+    assert hidden is not State.PASS
+    if teeth > 8:
+        assert hidden is State.FAIL
+        assert found.line.size / MIB == pytest.approx(100, abs=15)
+
+
 def test_flat_and_then_steep_is_a_leak_that_began_late() -> None:
     blocks = series(lambda at: 100 * np.maximum(at - 6, 0))
     state, reason, found = judged(blocks, 4)

@@ -15,6 +15,7 @@ EXAMPLES = {
     Unit.BYTES: "2GiB",
     Unit.BYTES_PER_HOUR: "4MiB/h",
     Unit.COUNT_PER_HOUR: "1/h",
+    Unit.SHARE_PER_HOUR: "2%/h",
     Unit.COUNT: "200",
 }
 
@@ -26,6 +27,7 @@ EXAMPLES = {
         ("errors.outside<=1%", Condition("errors.outside", None, "<=", 0.01, Unit.SHARE)),
         ("errors <= 0.02", Condition("errors", None, "<=", 0.02, Unit.SHARE)),
         ("leak.rss_anon < 4MiB/h", Condition("leak.rss_anon", None, "<", 4194304.0, Unit.BYTES_PER_HOUR)),
+        ("leak.fragmentation < 2%/h", Condition("leak.fragmentation", None, "<", 0.02, Unit.SHARE_PER_HOUR)),
         ("leak.fds < 1/h", Condition("leak.fds", None, "<", 1.0, Unit.COUNT_PER_HOUR)),
         ("drift.ttft.p99 < 120%", Condition("drift.ttft", "p99", "<", 1.2, Unit.SHARE)),
         ("throughput.tokens > 300/s", Condition("throughput.tokens", None, ">", 300.0, Unit.PER_SECOND)),
