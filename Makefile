@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-slow: crash live        ## the tests that start real processes or take long (about ten minutes on two cores)
+slow: crash live        ## the tests that start real processes or take long (about fifteen minutes on two cores)
 
 # Crashes are told by what is left and not by timing, so two run at once, and other tests beside them.
 crash: $(READY)
