@@ -19,7 +19,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     def _begin_behind(self, blocks, generations):
         self.give(blocks, generations)
-        self.computed = len(blocks) * self.tags.block_tokens
+        self.computed = len(blocks) * self.tags.table.block_tokens
         self.tags.extend(self.tokens[: self.computed])
         self.published = len(blocks)
 
