@@ -22,7 +22,7 @@ def test_two_slow_leaks_are_found_with_owner_rate_and_the_time_it_took(tmp_path:
     blocks = trial.judged("reclamation")
     assert blocks["state"] == "FAIL"
     assert 1 <= blocks["figures"]["per_1000_cancels"] <= 2
-    memory = trial.judged("leak.rss_anon < 8MiB/h")
+    memory = trial.judged("leak.rss_anon < 32MiB/h")
     assert (memory["state"], memory["owner"]) == ("FAIL", "server")
-    assert memory["figures"]["low"] > 8 * MIB
+    assert memory["figures"]["low"] > 32 * MIB
     assert memory["figures"]["certain_s"] < 45 * 60, "sure well before the end"
