@@ -39,8 +39,8 @@ def read_open_files(process: Path) -> OpenFiles | None:
             if target.startswith("/") and not target.startswith(_MEMORY) and _for_writing(process / "fdinfo" / name):
                 found = os.stat(process / "fd" / name)
                 if stat.S_ISREG(found.st_mode):
-                    written[found.st_dev, found.st_ino] = _cached(process / "fd" / name, found.st_size)
-        except OSError:  # closed since it was listed, or not ours to open
+                    written[found.st_dev, found.st_ino] = cached_bytes(process / "fd" / name, found.st_size)
+        except (OSError, ValueError):  # closed or cut since it was listed, or not ours to open
             continue
     return OpenFiles(len(names), sockets, written)
 
@@ -50,8 +50,11 @@ def _for_writing(info: Path) -> bool:
     return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
-def _cached(path: Path, size: int) -> int:
-    """The bytes of the file's first `size` bytes that are in the page cache, in whole pages (mincore(2))."""
+def cached_bytes(path: Path, size: int) -> int:
+    """The bytes of the file's first `size` bytes that are in the page cache, in whole pages (mincore(2)).
+
+    Raises ValueError when the file is shorter by now, as a log is that was cut by its rotation.
+    """
     if not size:
         return 0
     pages = -(-size // mmap.PAGESIZE)
@@ -62,7 +65,7 @@ def _cached(path: Path, size: int) -> int:
         del start  # the map can't be closed while it is in use
     if failed:
         raise OSError(ctypes.get_errno(), "mincore")
-    return sum(page & 1 for page in bytes(resident)) * mmap.PAGESIZE
+    return bytes(resident).count(1) * mmap.PAGESIZE  # Linux sets no other bit
 
 
 _mincore = ctypes.CDLL(None, use_errno=True).mincore

@@ -4,7 +4,10 @@ import os
 import socket
 from pathlib import Path
 
-from harness.telemetry.open_files import read_open_files
+import pytest
+
+from harness.telemetry import open_files
+from harness.telemetry.open_files import cached_bytes, read_open_files
 from harness.telemetry.proc import file_cache, read_process
 
 SELF = Path("/proc/self")
@@ -26,6 +29,20 @@ def test_the_page_cache_of_a_file_open_for_writing_is_counted_in_pages(tmp_path:
         seen = read_open_files(SELF)
     assert seen is not None
     assert seen.written[found.st_dev, found.st_ino] == 25 * 4096
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_first(path: Path, size: int) -> int:
+        os.truncate(path, 0)
+        return cached_bytes(path, size)
+
+    with (tmp_path / "server.log").open("wb", buffering=0) as log:
+        log.write(b"x" * 8192)
+        found = os.fstat(log.fileno())
+        monkeypatch.setattr(open_files, "cached_bytes", cut_first)
+        seen = read_open_files(SELF)
+    assert seen is not None
+    assert (found.st_dev, found.st_ino) not in seen.written
 
 
 def test_a_file_that_is_only_read_is_not_counted(tmp_path: Path) -> None:
