@@ -68,6 +68,12 @@ def quantile_ranks(n: int, quantile: float, alpha: float = ALPHA) -> tuple[int, 
     return low, high
 
 
+def quantile_error(quantile: float) -> float:
+    """The standard error of a quantile of one normal value of SD 1; of n values it is that over sqrt(n)."""
+    z = normal_quantile(quantile)
+    return math.sqrt(quantile * (1 - quantile)) * math.sqrt(2 * math.pi) * math.exp(z * z / 2)
+
+
 def quantile_interval(values: ArrayLike, quantile: float = 0.5, alpha: float = ALPHA) -> tuple[float, float]:
     """The interval of a quantile of values in the order of time, one-sided alpha at each end.
 

@@ -205,9 +205,7 @@ def _sight(plan: PlanView, found: list[PlannedLoad], parsed: Expression, log_sd:
     equal blocks makes it an error of the change of sqrt(12) times that, with n all probes of the trial.
     """
     planned = _rate(found) * _quiet_s(plan)
-    q, z = parsed.quantile, stats.normal_quantile(parsed.quantile or 0.5)
-    spread = math.sqrt(q * (1 - q)) * math.sqrt(2 * math.pi) * math.exp(z * z / 2) if q else 1.0
-    error = log_sd * spread * math.sqrt(12)
+    error = log_sd * (stats.quantile_error(parsed.quantile) if parsed.quantile else 1.0) * math.sqrt(12)
     seen = math.expm1(math.log1p(parsed.value) + visible_errors(MODES) * error / math.sqrt(planned))
     return seen, planned, max(_floor(parsed), (visible_errors(MODES) * error / _step(parsed)) ** 2)
 

@@ -153,11 +153,9 @@ def _note(plan: PlanView, check: Check, parsed: Expression) -> str | None:
     n = _expected(plan, check)
     if n is None or needs(plan, check, parsed) is not None or not parsed.quantile:
         return None
-    z = stats.normal_quantile(parsed.quantile)
-    spread = math.sqrt(parsed.quantile * (1 - parsed.quantile)) * math.sqrt(2 * math.pi) * math.exp(z * z / 2)
     # Both intervals must be clear of each other, so their errors add up.
     errors = 2 * stats.normal_quantile(1 - SIDE_ALPHA) + math.sqrt(2) * stats.normal_quantile(stats.POWER)
-    seen = math.expm1(math.log1p(parsed.value) + errors * LOG_SD * spread / math.sqrt(n))
+    seen = math.expm1(math.log1p(parsed.value) + errors * LOG_SD * stats.quantile_error(parsed.quantile) / math.sqrt(n))
     return (
         f"{n:,.0f} requests on each side see an ageing from {seen:.1%} on in nine runs of ten; "
         f"for latencies with a log SD of {LOG_SD:g}"
