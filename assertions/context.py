@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
+from assertions.blame import Blame
 from assertions.history import History
 from assertions.plan_view import PlanView
 from assertions.rows import Event, Mask
@@ -14,7 +13,6 @@ from assertions.verdict import Evidence, Judged, Level
 from assertions.windows import FaultWindow, inside, touched, windows
 
 MEASURED = ("baseline", "trial", "recovery")
-NO_FAULT_NEAR = "no fault near"
 _WORD = re.compile(r"[\w.-]+")
 SHOWN = 5  # items of evidence in a verdict; the others are counted
 
@@ -85,25 +83,10 @@ class JudgeContext:
                 return f"{event.kind}: {event.value or 0:g} lines could not be written or read ({event.detail})"
         return None
 
-    def fault_before(self, t_ns: float) -> str | None:
-        """The name of the last fault that had fired by `t_ns`. It is a suspect and not a proven cause."""
-        fired = [window for window in self.windows if window.first_ns <= t_ns]
-        return max(fired, key=lambda window: window.first_ns).name if fired else None
-
-    def fault_near(self, start_ns: float, end_ns: float) -> str | None:
-        """The last fault that fired by `end_ns` and whose window reaches `start_ns`.
-
-        Returns NO_FAULT_NEAR when faults fired only at other times, and None when no fault fired.
-        """
-        fired = [window for window in self.windows if window.first_ns <= end_ns and window.end_ns >= start_ns]
-        last = max(fired, key=lambda window: window.first_ns, default=None)
-        return last.name if last is not None else NO_FAULT_NEAR if self.windows else None
-
-    def suspect(self, request: str | None, t_ns: float) -> str | None:
-        """The last fault that had fired when this request ended. It may have fired after the request began."""
-        row = self.history.requests.row_of.get(request or "")
-        end_ns = np.nan if row is None else self.history.requests.end_ns[row]
-        return self.fault_before(float(np.fmax(t_ns, end_ns)))
+    @cached_property
+    def blame(self) -> Blame:
+        """The links between the faults that fired and what broke."""
+        return Blame(self.history, self.windows, self.client_of)
 
     def window_at(self, t_ns: float) -> FaultWindow | None:
         return next((window for window in self.windows if window.holds(t_ns)), None)

@@ -228,6 +228,12 @@ class History:
         ids, _, columns = self._columns(query, 0, 4, needs=("served",))
         return dict(zip(ids, zip(*(column.tolist() for column in columns), strict=True), strict=True))
 
+    @cached_property
+    def cache_readers(self) -> frozenset[str]:
+        """The requests whose prompt began with blocks of the prefix cache."""
+        query = "SELECT request FROM served WHERE request IS NOT NULL AND tokens_cached > 0"
+        return frozenset(str(row[0]) for row in self._rows("served", query))
+
     def doubled_replies(self) -> list[tuple[str, int]]:
         """Requests with more than one terminal outcome: (id, number of outcomes)."""
         query = "SELECT request, count(*) FROM reply GROUP BY request HAVING count(*) > 1"

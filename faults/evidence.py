@@ -18,7 +18,7 @@ class Fire:
     point: str
     action: str
     step: int | None
-    request: str | None
+    request: str | None  # ids of all requests that the crossing touches, separated by commas
     group: str | None
     evidence: str  # a text that describes the crossing
     proof: str = "called"  # the injector was called; the symptom is recorded by other parts

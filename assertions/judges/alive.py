@@ -37,7 +37,7 @@ def decide(context: JudgeContext) -> Judged:
             limit=limit,
             observed=first.text,
             since_ns=first.t_ns,
-            fault=context.fault_before(first.t_ns) if first.t_ns is not None else None,
+            fault=context.blame.at(first.t_ns) if first.t_ns is not None else None,
             owner="server",
             evidence=shown(failures),
             figures=figures,

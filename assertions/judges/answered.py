@@ -39,7 +39,7 @@ def decide(context: JudgeContext) -> Judged:
             observed=f"{len(breaches)} breaches",
             smallest_visible="1 request",
             since_ns=since,
-            fault=context.suspect(first.request, since) if first and since is not None else None,
+            fault=context.blame.of_request(first.request, since) if first and since is not None else None,
             evidence=shown(breaches),
             figures=figures,
         )

@@ -99,7 +99,7 @@ def _latency(context: JudgeContext, check: Check, parsed: Expression) -> Judged:
             limit=limit,
             observed=amount(fact, "time"),
             since_ns=int(worst) if failed_upward else None,
-            fault=context.fault_before(worst + values.seconds[-1] * NS_PER_S) if failed_upward else None,
+            fault=context.blame.at(worst + values.seconds[-1] * NS_PER_S) if failed_upward else None,
             smallest_visible="exact in this run",
             evidence=_slowest(context, values) if state is State.FAIL else (),
             figures={"value": fact, "n": n},
@@ -142,7 +142,7 @@ def _quantile(context: JudgeContext, check: Check, parsed: Expression, values: V
         smallest_visible=f"{tolerated + 1} of {n} {side} the limit",
         since_ns=None if first is None else int(values.t_ns[first]),
         # The fault is looked up at the request's end: it may have fired after the request began.
-        fault=None if first is None else context.fault_before(values.t_ns[first] + values.seconds[first] * NS_PER_S),
+        fault=None if first is None else context.blame.at(values.t_ns[first] + values.seconds[first] * NS_PER_S),
         evidence=_slowest(context, values) if state is State.FAIL and parsed.upward else (),
         because=because,
         to_decide=cure,

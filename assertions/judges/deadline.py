@@ -38,7 +38,7 @@ def decide(context: JudgeContext) -> Judged:
             limit=limit,
             observed=f"{slowest_s:.2f} s at most",
             since_ns=since_ns,
-            fault=context.suspect(requests.id[first], since_ns),
+            fault=context.blame.of_request(requests.id[first], since_ns),
             owner=requests.id[first],
             evidence=shown([_evidence(context, row, float(took_s[row])) for row in late.tolist()]),
             figures=figures,

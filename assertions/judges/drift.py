@@ -127,7 +127,7 @@ def _judged(
         interval=between(min(low, high), max(low, high), "share"),
         smallest_visible=f"{visible:.1%} above the limit in {probes:,.0f} probes over {duration(span_s)}",
         since_ns=since,
-        fault=context.fault_before(since) if since is not None else None,
+        fault=context.blame.at(since) if since is not None else None,
         evidence=evidence(blocks, lambda value: seconds(math.exp(value))) if state is not State.PASS else (),
         because=because,
         to_decide=cure,

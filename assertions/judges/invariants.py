@@ -35,7 +35,7 @@ def decide(context: JudgeContext) -> Judged:
             observed=f"{len(open_ones)} breaches",
             smallest_visible="1 breach",
             since_ns=first.t_ns,
-            fault=context.fault_before(first.t_ns),
+            fault=context.blame.of_request(evidence[0].request, first.t_ns, values=True),
             owner=some(owners) if owners else first.proc or None,
             evidence=shown(evidence),
             figures=figures,

@@ -134,7 +134,7 @@ def _judged(
         interval=between(low, high, dimension),
         smallest_visible=f"{amount(more, dimension)} above the limit",
         since_ns=since,
-        fault=context.fault_before(since) if since is not None else None,
+        fault=context.blame.at(since) if since is not None else None,
         owner=_owner(context, blocks, series) if state is State.FAIL else None,
         evidence=evidence(blocks, lambda value: amount(value, unit)) if state is not State.PASS else (),
         because=summary if state is State.UNKNOWN else None,

@@ -82,7 +82,7 @@ def _kept(context: JudgeContext, kept: list[Audit], began: tuple[float, float], 
         observed=f"{total:+g}{unit}" + (f", {per}" if per else ""),
         smallest_visible=f"1{unit or ' object'}",
         since_ns=int(began[1]),
-        fault=context.fault_near(*began),
+        fault=_fault(context, kept, began),
         owner=some(sorted(set(owners))) if owners else None,
         evidence=shown([_evidence(audit) for audit in kept]),
         figures=figures,
@@ -94,17 +94,25 @@ def _began(context: JudgeContext, kept: list[Audit], audits: list[Audit]) -> tup
 
     It is the life of the owner that ended first where owners are requests, else the time since the last clean audit.
     """
+    requests, first_ns = context.history.requests, kept[0].t_ns
+    if (row := _first_owner(context, kept)) is not None:
+        return requests.start_of(row), float(requests.end_ns[row])
+    return max((audit.t_ns for audit in audits if audit.t_ns < first_ns), default=0), first_ns
+
+
+def _first_owner(context: JudgeContext, kept: list[Audit]) -> int | None:
+    """The row of the request that ended first of those that own something; None when no owner is a request."""
     requests = context.history.requests
     names = {context.client_of.get(audit.owner, audit.owner) for audit in kept if audit.owner is not None}
-    lives = [
-        (requests.start_of(row), float(requests.end_ns[row]))
-        for row in (requests.row_of.get(name) for name in names)
-        if row is not None and not np.isnan(requests.end_ns[row])
-    ]
-    if lives:
-        return min(lives, key=lambda life: life[1])
-    first_ns = kept[0].t_ns
-    return max((audit.t_ns for audit in audits if audit.t_ns < first_ns), default=0), first_ns
+    rows = [row for row in map(requests.row_of.get, names) if row is not None and not np.isnan(requests.end_ns[row])]
+    return min(rows, key=lambda row: float(requests.end_ns[row]), default=None)
+
+
+def _fault(context: JudgeContext, kept: list[Audit], began: tuple[float, float]) -> str | None:
+    row = _first_owner(context, kept)
+    if row is None:
+        return context.blame.at(began[1], began[0])
+    return context.blame.of_request(context.history.requests.id[row], began[1])
 
 
 def _excess(audit: Audit) -> float:
@@ -229,7 +237,7 @@ def _metrics(context: JudgeContext) -> Judged:
             observed=last.text + (f": {per}" if per else ""),
             smallest_visible="1 request, or 1 KV block",
             since_ns=first.t_ns,
-            fault=context.fault_near(first.after_ns, first.t_ns),
+            fault=context.blame.at(first.t_ns, first.after_ns),
             owner="server",
             evidence=shown([Evidence(each.t_ns, None, each.text) for each in kept]),
             figures=figures,

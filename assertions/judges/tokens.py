@@ -11,8 +11,6 @@ The recorder compares and writes the state. `margin` is the reference's margin a
 
 from enum import StrEnum
 
-import numpy as np
-
 from assertions.agreement import Agreement, agreement, prompts_known
 from assertions.context import Judge, JudgeContext, Missing, shown
 from assertions.corruption import CORRUPT_ABOVE, ROUNDING_BELOW
@@ -167,15 +165,13 @@ def _evidence(context: JudgeContext, row: Canary) -> Evidence:
 
 
 def _suspect(context: JudgeContext, rows: list[Canary]) -> str | None:
-    """The last fault that had fired when the first corrupt reply ended."""
+    """The fault that reached the first corrupt reply."""
     requests = context.history.requests
     positions = [requests.row_of[row.request] for row in rows if row.request in requests.row_of]
     first = min(positions, key=requests.start_of, default=None)
-    return (
-        None
-        if first is None
-        else context.fault_before(float(np.nanmax([requests.start_of(first), requests.end_ns[first]])))
-    )
+    if first is None:
+        return None
+    return context.blame.of_request(requests.id[first], requests.start_of(first), values=True)
 
 
 def _largest(rows: list[Canary]) -> str:

@@ -124,7 +124,7 @@ class StepContract(Generic[Tensor]):
     def attempt(self, work: Work, run: Callable[[], Result]) -> Result:
         """Runs a step, and runs it a second time when it breaks its contract. Raises ContractViolation when it does so
         again: requests in `ContractViolation.rows` (all when None) then get a 500."""
-        self.binder.step, self.binder.request = work.step, work.request_ids[0] if work.rows else None
+        self.binder.step, self.binder.request = work.step, ",".join(work.request_ids) or None
         try:
             return run()
         except ContractViolation:

@@ -181,6 +181,5 @@ class Launcher(ABC):
         faults = self._env.faults
         if not faults.armed:
             return None
-        return faults.fire(
-            point, place=place, step=work.step, request=work.request_ids[0] if work.rows else None, phase=phase_of(work)
-        )
+        requests = ",".join(work.request_ids) or None
+        return faults.fire(point, place=place, step=work.step, request=requests, phase=phase_of(work))

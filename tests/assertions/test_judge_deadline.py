@@ -24,7 +24,7 @@ def test_one_request_that_outlived_its_deadline_fails_by_name_and_with_the_fault
     judged = run.judged("deadline")
     assert judged.state is State.FAIL
     assert judged.owner == "r490"
-    assert judged.fault == "oom#0"
+    assert judged.fault == "oom#0, which was active while r490 was in flight"
 
 
 def test_moment_after_the_deadline_is_not_late():

@@ -22,10 +22,11 @@ class TestReclamation:
     @pytest.mark.parametrize(
         ("owner", "fault"),
         [
-            ("r100", "no fault near"),  # it ended at 12.6 s, and the fault was armed at 60 s
-            ("s-r490", "oom#0"),  # by the server's own id
-            ("r570", "oom#0"),  # while the service recovers
-            ("r700", "no fault near"),
+            ("r100", "no fault involved"),  # it ended at 12.6 s, and the fault was armed at 60 s
+            ("s-r490", "oom#0, which was active while r490 was in flight"),  # by the server's own id
+            ("r488", "oom#0, which hit r488"),
+            ("r570", "no fault involved"),  # it began after the heal
+            ("r700", "no fault involved"),
         ],
     )
     def test_only_a_fault_that_could_show_while_the_owner_lived_is_blamed(self, owner: str, fault: str) -> None:
@@ -38,7 +39,7 @@ class TestReclamation:
 
     @pytest.mark.parametrize(
         ("clean_s", "kept_s", "fault"),
-        [(50, 80, "oom#0"), (None, 50, "no fault near"), (100, 120, "no fault near"), (None, 120, "oom#0")],
+        [(50, 80, "oom#0"), (None, 50, "no fault involved"), (100, 120, "no fault involved"), (None, 120, "oom#0")],
     )
     def test_without_an_owner_it_began_after_the_last_audit_that_found_nothing(
         self, clean_s: int | None, kept_s: int, fault: str
@@ -134,7 +135,7 @@ class TestReclamation:
         judged = run.judged("reclamation")
         assert judged.state is State.FAIL
         assert judged.summary == "server.running is 3 after the drain, idle is 0"
-        assert (judged.since_ns, judged.fault) == (102 * S, "no fault near")
+        assert (judged.since_ns, judged.fault) == (102 * S, "no fault involved")
         assert "per 1,000 completions" in (judged.observed or "")
 
     def test_a_gauge_that_was_back_at_every_quiesce_is_told_since_the_drain(self) -> None:

@@ -54,7 +54,7 @@ class TestTokens:
         judged = run.judged("tokens")
         assert judged.state is State.FAIL
         assert "1 of 56 compared replies are corrupt: r489" in judged.summary
-        assert (judged.evidence[0].request, judged.fault) == ("r489", "oom#0")
+        assert (judged.evidence[0].request, judged.fault) == ("r489", "no fault involved")
         assert judged.evidence[0].text == "against twin: the texts differ, its closest choice had a margin of 0.2"
 
     @pytest.mark.parametrize(("margin", "state"), [(3e-6, "drift"), (5e-5, "unknown")])
