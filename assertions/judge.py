@@ -138,8 +138,11 @@ def _decide(each: Judge, context: JudgeContext) -> Judged:
 
 
 def _voided(judged: Judged, breach: Judged) -> Judged:
-    """The result of a timing judge after a breach of the load: its figures stay, its state is UNKNOWN."""
-    if judged.state not in (State.PASS, State.FAIL):
+    """The result of a timing judge after a breach of the load: its figures stay, its state is UNKNOWN.
+
+    A FAIL stands where the server itself kept arrivals out: those that are missing would have waited longest.
+    """
+    if judged.state is not State.PASS and (judged.state is not State.FAIL or breach.owner == "server"):
         return judged
     because = f"load: {breach.summary}"
     return replace(

@@ -1,7 +1,8 @@
 """Judge load: the load generator kept its schedule. Otherwise no latency of this run can be trusted.
 
 It must send in time, drop nothing outside fault windows, have processor time to spare, and send as much as planned. A
-breach is UNKNOWN and voids the timing judges.
+breach is UNKNOWN and voids the timing judges. Where a generator with time to spare drops arrivals, because the server
+leaves all places taken, the server is named, and timing judges that FAIL stand.
 """
 
 import math
@@ -14,7 +15,7 @@ from assertions.formatting import seconds
 from assertions.plan_view import PlannedLoad, PlanView
 from assertions.rows import DROPPED
 from assertions.verdict import Evidence, Judged, State
-from assertions.windows import NS_PER_S
+from assertions.windows import NS_PER_S, in_flight
 
 NAME = "load"
 LATENESS_FLOOR_S = 0.010
@@ -63,13 +64,14 @@ def decide(context: JudgeContext) -> Judged:
         worst = int(np.nanargmax(np.where(measured, requests.sent_ns - requests.intended_ns, np.nan)))
         text = f"sent late: P99 {seconds(p99_s)}, at most {seconds(max_s)}; the limit is {seconds(limit_s)}"
         breaches.append(Evidence(requests.start_of(worst), requests.id[worst], text))
-    if share > DROPPED_MAX:
-        row = int(np.flatnonzero(outside & requests.outcome.among(DROPPED))[0])
-        text = f"{dropped} arrivals dropped outside fault windows ({share:.2%}): our pool was full"
-        breaches.append(Evidence(requests.start_of(row), requests.id[row], text))
     if busy is not None and busy > CPU_BUSY_SHARE:
         breaches.append(Evidence(None, None, f"the generator's processor was full in {busy:.0%} of the seconds"))
     breaches += _shortfall(context)
+    hung = not breaches
+    if share > DROPPED_MAX:
+        row = int(np.flatnonzero(outside & requests.outcome.among(DROPPED))[0])
+        text = f"{dropped} arrivals dropped outside fault windows ({share:.2%}): {_taken(context, row)}"
+        breaches.append(Evidence(requests.start_of(row), requests.id[row], text))
     limit = f"sent within {seconds(limit_s)} (P99), at most {DROPPED_MAX:.1%} dropped, processor to spare, all sent"
     observed = f"P99 {seconds(p99_s)}, {dropped} dropped"
     if breaches:
@@ -80,15 +82,27 @@ def decide(context: JudgeContext) -> Judged:
             limit=limit,
             observed=observed,
             since_ns=breaches[0].t_ns,
-            owner="load",
+            owner="server" if hung else "load",
             evidence=tuple(breaches),
             because=breaches[0].text,
-            to_decide="a quieter or larger machine for the generator, a lower rate, or a larger in_flight_max",
+            to_decide="see why the server left them waiting; else a lower rate, or a larger in_flight_max"
+            if hung
+            else "a quieter or larger machine for the generator, a lower rate, or a larger in_flight_max",
             figures=figures,
         )
     held = f", {figures['held']:g} held back for the target's sake" if figures["held"] else ""
     text = f"{len(late_s)} sent in time (P99 {seconds(p99_s)} late), {dropped} dropped{held}"
     return Judged(NAME, State.PASS, text, limit=limit, observed=observed, figures=figures)
+
+
+def _taken(context: JudgeContext, dropped: int) -> str:
+    """Say who took the places of the load when the arrival in the row `dropped` found none."""
+    requests, t_ns = context.history.requests, context.history.requests.start_of(dropped)
+    waiting = in_flight(requests, t_ns) & requests.load.among(requests.load[dropped])
+    if not waiting.any():
+        return "all places for requests in flight were taken"
+    longest_s = (t_ns - float(requests.sent_ns[waiting].min())) / NS_PER_S
+    return f"{np.count_nonzero(waiting)} requests in flight had no end, the first for {seconds(longest_s)}"
 
 
 def _busy_share(context: JudgeContext) -> float | None:

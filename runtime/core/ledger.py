@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from runtime.core.ports import Ticket
 
 _EVENTS_KEPT = 8
+_ENDED_KEPT = 512
+"""Owners that hold nothing and whose histories are kept: a block may be missed after its last owner has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,10 +45,14 @@ class Ledger:
         """Owners of each item beside the first one. Items with a single owner have no entry."""
         self._limbo: list[Limbo] = []
         self._completed: deque[Ticket] = deque()
+        self._last_owner: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._events: dict[str, list[tuple[int, str]]] = {}
+        self._ended: dict[str, list[tuple[int, str]]] = {}
+        """The histories of the owners that were forgotten last."""
 
     def acquire(self, pool: str, owner: str, items: Sequence[int]) -> bool:
         """Record that `owner` holds `items` of `pool`. Return whether none of them had an owner before."""
+        self._last_owner[pool].update(dict.fromkeys(items, owner))
         owners = self._held[pool]
         if owner in owners:
             owners[owner] += items
@@ -129,15 +135,24 @@ class Ledger:
             del events[0]
 
     def forget(self, owner: str) -> None:
-        """Drop the history of `owner`, which has ended. The history stays while it holds items: they are a leak."""
+        """Record that `owner` has ended. Its history stays while it holds items, which are a leak, and then among those
+        of the owners that ended last."""
         for owners in self._held.values():
             if owner in owners:
                 return
-        self._events.pop(owner, None)
+        if (events := self._events.pop(owner, None)) is not None:
+            self._ended[owner] = events
+            if len(self._ended) > _ENDED_KEPT:
+                del self._ended[next(iter(self._ended))]
+
+    def last_owner(self, pool: str, item: int) -> str:
+        """Return who acquired `item` of `pool` last; "" when nobody ever did."""
+        return self._last_owner[pool].get(item, "")
 
     def history(self, owner: str) -> str:
         """Return the last lines of `owner`'s history, oldest first."""
-        return "; ".join(f"{t_ns / 1e9:.3f}s {text}" for t_ns, text in self._events.get(owner, ()))
+        events = self._events.get(owner, self._ended.get(owner, []))
+        return "; ".join(f"{t_ns / 1e9:.3f}s {text}" for t_ns, text in events)
 
     def held(self, pool: str, owner: str) -> list[int]:
         """Return a copy of the items of `pool` that `owner` holds."""

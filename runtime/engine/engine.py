@@ -255,7 +255,8 @@ class Engine:
         """Replace the status and hand this step's outputs to the sink."""
         kv, scheduler, progress = self._pool.count(), self.scheduler, self._progress
         if not kv.conserved:
-            self._env.tell("invariant", "kv.conservation", f"{kv}")
+            lost = [f"{owner} held blocks {blocks} last" for owner, blocks in self._pool.lost().items()]
+            self._env.tell("invariant", "kv.conservation", "; ".join([f"{kv}", *lost]))
         self.status = EngineStats(
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),

@@ -27,7 +27,7 @@ class AuditRow:
 
 def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: int, scope: str) -> list[AuditRow]:
     """Return rows of all holdings, totals first. Scope "live" permits holdings of open requests; "quiesce" and "drain"
-    permit none. `in_flight` is the number of launches and copies in flight."""
+    permit none. `in_flight` is the number of launches and copies in flight. Lost blocks have their last owner."""
     now_ns = env.clock.now_ns()
     settled = scope != "live"
     ledger, count = env.ledger, pool.count()
@@ -48,6 +48,8 @@ def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: 
         row(f"{blocks}.sum", "live", count.live + count.limbo + count.cached + count.free, count.total, "blocks"),
         row("prefix_index.stale", "live", pool.index.stale, 0, "digests"),
     ]
+    for owner, lost in pool.lost().items():
+        rows.append(row(f"{blocks}.lost", "live", len(lost), 0, "blocks", owner))
     for held, owner, items in ledger.outstanding():
         unit = _unit(held, pool)
         expected = items if owner in open_requests and not settled else 0

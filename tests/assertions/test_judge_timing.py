@@ -93,6 +93,24 @@ class TestLoad:
         assert "3 arrivals dropped outside fault windows" in judged.summary
         assert run.judged("answered").state is State.PASS
 
+    def test_arrivals_that_find_all_places_taken_by_a_hanging_server_are_the_servers_and_its_slowness_stands(
+        self,
+    ) -> None:
+        run = healthy()
+        slow(run, 800, 1400, 60_000 * MS, 61_000 * MS)
+        for number in range(900, 910):
+            run.find("request", id=f"r{number}")["sent_ns"] = None
+            run.drop("reply", request=f"r{number}")
+            run.drop("served", request=f"r{number}")
+        judged = run.judged("load")
+        assert (judged.state, judged.owner) == (State.UNKNOWN, "server")
+        assert "100 requests in flight had no end, the first for 12.5 s" in judged.summary
+        verdict = {each.name: each for each in run.verdict().judges}
+        assert verdict["ttft.p99 < 800ms [chat]"].state is State.FAIL
+        late(run, 45 * MS)
+        assert run.judged("load").owner == "load"
+        assert {each.name: each for each in run.verdict().judges}["ttft.p99 < 800ms [chat]"].state is State.UNKNOWN
+
     def test_arrivals_dropped_while_a_fault_blocks_the_server_are_not(self) -> None:
         run = healthy()
         for number in range(490, 500):

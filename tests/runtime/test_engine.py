@@ -4,6 +4,7 @@ from faults import Do, FaultSpec, When
 from runtime.core.errors import DeviceLost, LaunchError
 from runtime.core.messages import Call, Cancel, Finish
 from runtime.guard.watchdog import Bounds
+from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import Bench, expected_tokens
 
@@ -212,6 +213,18 @@ def test_dropped_free_is_a_leak_with_its_owners_name_and_last_events():
     assert (leak.owner, leak.value, leak.expected) == (name, 3, 0)
     assert "ended ok" in leak.history
     assert bench.fires == ["f"]
+
+
+def test_blocks_that_never_come_back_from_limbo_are_missed_with_their_last_owner_and_its_history(monkeypatch):
+    monkeypatch.setattr(PagedPool, "_give_back", lambda pool, blocks: None)
+    bench = Bench()
+    name = bench.submit(range(8))
+    bench.run()
+    rows = bench.engine.audit("drain")
+    (lost,) = [row for row in rows if row.owner]
+    assert (lost.name, lost.owner, lost.value, lost.expected) == ("kv_blocks.lost", name, 3, 0)
+    assert "ended ok" in lost.history
+    assert f"{name} held blocks" in bench.env.events.take()[-1].detail
 
 
 def test_oom_fault_climbs_the_ladder_and_all_is_well_afterwards():

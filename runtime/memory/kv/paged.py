@@ -179,6 +179,17 @@ class PagedPool:
         live, limbo = ledger.live(self.name), ledger.in_limbo(self.name)
         return PoolCount(live, limbo, len(self._free), self.blocks, self.index.evictable)
 
+    def lost(self) -> dict[str, list[int]]:
+        """Return the blocks that are neither free, cached, live nor in limbo, by their last owner; a whole pool has
+        none."""
+        ledger, lost = self._env.ledger, defaultdict[str, list[int]](list)
+        limbo = {block for entry in ledger.limbo() if entry.pool == self.name for block in entry.items}
+        known = {*self._free, *self.index.cached, *ledger.holders(self.name), *limbo}
+        for block in range(self.blocks):
+            if block not in known:
+                lost[ledger.last_owner(self.name, block)].append(block)
+        return dict(lost)
+
     @property
     def reclaimable(self) -> int:
         """Blocks that could be taken now."""

@@ -16,7 +16,7 @@ vLLM's automatic prefix caching. The scheduler enters a block only after its KV 
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
@@ -188,6 +188,11 @@ class PrefixIndex:
     def evictable(self) -> int:
         """Blocks that could be evicted now."""
         return len(self._evictable)
+
+    @property
+    def cached(self) -> Collection[int]:
+        """The blocks without a holder that are kept for later requests."""
+        return self._evictable.keys()
 
     @property
     def stale(self) -> int:

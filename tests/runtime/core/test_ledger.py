@@ -37,14 +37,22 @@ def test_double_free_is_refused_by_name_and_changes_nothing():
     assert ledger.live("kv") == 1
 
 
-def test_history_of_a_clean_owner_is_forgotten_and_a_leaking_owners_is_kept():
+def test_histories_of_the_owners_that_ended_last_are_kept_and_those_of_leaking_owners_for_ever():
     ledger = Ledger()
     ledger.acquire("kv", "leaky", [1])
-    for owner in ("clean", "leaky"):
+    for owner in ("leaky", *map(str, range(600))):
         ledger.note(owner, 2_000_000_000, "ended ok")
         ledger.forget(owner)
-    assert ledger.history("clean") == ""
+    assert (ledger.history("0"), ledger.history("599")) == ("", "2.000s ended ok")
     assert ledger.history("leaky") == "2.000s ended ok"
+
+
+def test_the_last_owner_of_an_item_is_known_after_its_release():
+    ledger = Ledger()
+    ledger.acquire("kv", "a", [1, 2])
+    ledger.release("kv", "a", [1, 2])
+    ledger.acquire("kv", "b", [2])
+    assert [ledger.last_owner("kv", item) for item in (1, 2, 3)] == ["a", "b", ""]
 
 
 def test_completion_from_another_thread_wakes_who_waits_on_the_mailbox():

@@ -34,6 +34,7 @@ class LedgerMachine(CountedMachine):
         self.came_back: list[tuple[str, list[int]]] = []
         self.wanted_back: list[tuple[str, list[int]]] = []
         self.lines: dict[str, list[str]] = {}
+        self.ended: set[str] = set()
 
     def wake(self) -> None:
         self.woken += 1
@@ -97,11 +98,13 @@ class LedgerMachine(CountedMachine):
         """As when its request has ended."""
         self.ledger.forget(owner)
         if not any(owner == of for _, of in self.held):
-            self.lines.pop(owner, None)
+            self.ended.add(owner)
 
     def note(self, owner: str, text: str) -> None:
         self.ledger.note(owner, 1_500_000_000, text)
-        self.lines[owner] = [*self.lines.get(owner, []), f"1.500s {text}"][-8:]
+        before = [] if owner in self.ended else self.lines.get(owner, [])
+        self.lines[owner] = [*before, f"1.500s {text}"][-8:]
+        self.ended.discard(owner)
 
     def ticket(self, data: st.DataObject) -> Ticket:
         """One that is not reported yet, and is done or not."""
