@@ -15,6 +15,7 @@ What no request owns (a growing series, the exit of a process) is reached by a f
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -94,12 +95,13 @@ class Blame:
     def _clients(self, names: Iterable[str]) -> list[str]:
         return [self.client_of.get(name, name) for name in names]
 
-    @property
+    @cached_property
     def _readers(self) -> frozenset[str]:
         """Requests whose prompt began with blocks of the prefix cache."""
-        return self.history.cache_readers
+        served = self.history.served()
+        return frozenset(row.request for row in served if row.request is not None and (row.tokens_cached or 0) > 0)
 
-    @property
+    @cached_property
     def _blocks_of(self) -> dict[str, frozenset[int]]:
         """The KV blocks that the events of broken invariants name for each request."""
         found: dict[str, set[int]] = {}

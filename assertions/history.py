@@ -217,7 +217,9 @@ class History:
         return Histogram(floats[0], floats[1], words[0], floats[2], floats[3])
 
     def served(self) -> Iterator[Served]:
-        query = "SELECT request, server_id, end_ns, outcome, finish, tokens_out FROM served ORDER BY rowid"
+        query = (
+            "SELECT request, server_id, end_ns, outcome, finish, tokens_out, tokens_cached FROM served ORDER BY rowid"
+        )
         for row in self._rows("served", query):
             yield Served(*row)
 
@@ -227,12 +229,6 @@ class History:
         query = "SELECT request, arrive_ns, admit_ns, first_ns, end_ns FROM served WHERE request IS NOT NULL"
         ids, _, columns = self._columns(query, 0, 4, needs=("served",))
         return dict(zip(ids, zip(*(column.tolist() for column in columns), strict=True), strict=True))
-
-    @cached_property
-    def cache_readers(self) -> frozenset[str]:
-        """The requests whose prompt began with blocks of the prefix cache."""
-        query = "SELECT request FROM served WHERE request IS NOT NULL AND tokens_cached > 0"
-        return frozenset(str(row[0]) for row in self._rows("served", query))
 
     def doubled_replies(self) -> list[tuple[str, int]]:
         """Requests with more than one terminal outcome: (id, number of outcomes)."""

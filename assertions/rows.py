@@ -180,3 +180,4 @@ class Served:
     outcome: str | None
     finish: str | None
     tokens_out: int | None
+    tokens_cached: int | None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from faults import Catalogue
 from harness.options import RunOptions
-from runtime.points import COUNTERS
+from runtime.counters import COUNTERS
 from scenarios import library
 from scenarios.problems import Problem, ScenarioProblems, printable
 from scenarios.pydantic_errors import BrokenRule
@@ -51,7 +51,8 @@ def _problem(document: Document, finding: BrokenRule, options: RunOptions) -> Pr
 def vocabulary(catalogue: Catalogue) -> KnownNames:
     """The fault points, actions and counters that a scenario may name."""
     points = (catalogue.get(name) for name in catalogue.names())
-    return KnownNames({point.name: frozenset(action.name for action in point.actions) for point in points}, COUNTERS)
+    actions = {point.name: frozenset(action.name for action in point.actions) for point in points}
+    return KnownNames(actions, frozenset(COUNTERS))
 
 
 def _overridden(scenario: Scenario, options: RunOptions) -> Scenario:

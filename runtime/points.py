@@ -20,15 +20,3 @@ PLANNED = tuple(
 def catalogue() -> Catalogue:
     """Return the catalogue of all fault points."""
     return Catalogue((*CONTRACT, *KV, *SPANS, *SCHEDULING, *DEVICE, *MEM_INFO, *MODELS, *SERVER), PLANNED)
-
-
-COUNTERS = frozenset(
-    "contract.violation contract.copied contract.cast contract.rebuilt contract.refused contract.cache_refused "
-    "kv.out_of_blocks kv.evict kv.preempt kv.reject "
-    "kv.unpublished kv.tag_breach admit.refused cancel.delivered engine.step_repeated engine.step_failed "
-    "device.late guard.cancelled guard.fatal mailbox.full stream.cut stream.inband_error "
-    "swap.out swap.in swap.refused swap.failed memory.out_of_memory memory.reject memory.defrag_failed "
-    "memory.pressure".split()
-)
-"""The names of all counters of the runtime, which `expect.marks` of a fault may name; a test compares them with the
-code."""

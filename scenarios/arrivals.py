@@ -34,7 +34,8 @@ class PromptPart(NamedTuple):
 class PlannedRequest:
     """A planned request. It is not frozen, because that would double the cost of making a million of them.
 
-    `cancel_at` is "queued", "prefill", "token N" or None; a request that is cancelled at a token always streams.
+    `cancel_at` is "queued", "prefill", "token N", "after TIME" or None; a request that is cancelled at a token always
+    streams.
     `shared_prefix` names the prefix of `prefix_tokens` tokens that this request has in common with others.
     """
 

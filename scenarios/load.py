@@ -17,17 +17,18 @@ from scenarios.types import (
     TokenLengths,
     TupleOf,
 )
-from scenarios.units import InvalidValue
+from scenarios.units import DURATION, InvalidValue
 
 Arrivals = Literal["poisson", "constant", "ramp", "burst", "daily", "trace", "closed"]
-CANCEL_AT: Final = r"^(queued|prefill|token [1-9]\d*)$"
+CANCEL_AT: Final = rf"^(queued|prefill|token [1-9]\d*|after {DURATION})$"
 PROBE_PROMPT: Final = Constant(64)
 PROBE_OUTPUT: Final = Constant(16)
 
 
 def _cancel_at(text: str) -> str:
     if re.match(CANCEL_AT, text) is None:
-        raise InvalidValue('a client cancels at "queued", "prefill" or "token N"', 'write it such as "token 3"')
+        rule = 'a client cancels at "queued", "prefill", "token N" or "after TIME"'
+        raise InvalidValue(rule, 'write it such as "token 3" or "after 200ms"')
     return text
 
 
@@ -40,7 +41,8 @@ class Cancel(ScenarioTable):
 
     share: Share
     at: Annotated[str, AfterValidator(_cancel_at), Field(json_schema_extra={"pattern": CANCEL_AT})] = "queued"
-    """`queued` is before the first byte, `prefill` after the headers, `token N` after the Nth token."""
+    """`queued` is before the first byte, `prefill` after the headers, `token N` after the Nth token,
+    `after TIME` that long after the request is sent, whatever its state."""
 
 
 class Trace(ScenarioTable):

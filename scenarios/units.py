@@ -11,7 +11,8 @@ SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 NUMBER: Final = r"(?:\d+(?:\.\d+)?)"
-DURATION_PATTERN: Final = rf"^{NUMBER}(ms|s|m|h)$"
+DURATION: Final = rf"{NUMBER}(ms|s|m|h)"
+DURATION_PATTERN: Final = rf"^{DURATION}$"
 SIZE_PATTERN: Final = rf"^{NUMBER}(KiB|MiB|GiB)$"
 RATE_PATTERN: Final = rf"^{NUMBER}/s$"
 RATES_PATTERN: Final = rf"^{NUMBER}/s(\.\.{NUMBER}/s)?$"

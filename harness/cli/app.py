@@ -127,6 +127,19 @@ def nightly(
 
 
 @app.command(epilog=HELP)
+def library(
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="Run the virtual scenarios and show which paths of the runtime they take."),
+    ] = False,
+) -> int:
+    """List the scenarios that are shipped. A path of the runtime that none takes is an error of --coverage (exit 1)."""
+    from harness.cli.library import show, show_coverage
+
+    return show_coverage() if coverage else show()
+
+
+@app.command(epilog=HELP)
 def check(
     scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO", help="Files or library names.")],
 ) -> int:
@@ -134,24 +147,9 @@ def check(
 
     Each problem is shown with line, column and remedy. Nothing is started.
     """
-    from harness.prepare import vocabulary
-    from runtime.points import catalogue
-    from scenarios import library
-    from scenarios.problems import ScenarioProblems
-    from scenarios.read import read
+    from harness.cli.check import check_all
 
-    known, code = vocabulary(catalogue()), Exit.PASS
-    for name in scenarios:
-        try:
-            scenario = read(library.find(name), known)
-        except ScenarioProblems as problems:
-            print(problems.render(), file=sys.stderr)
-            code = Exit.USAGE
-        else:
-            counts = (("load", scenario.load), ("fault", scenario.fault), ("check", scenario.check))
-            held = ", ".join(f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}" for word, rows in counts)
-            print(f"ok  {name}: {held}")
-    return code
+    return check_all(scenarios)
 
 
 @app.command(epilog=HELP)

@@ -19,8 +19,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 USER_AGENT = "seatrial/0.1 (fault-injection load test; not a browser)"
-IDLE_NS_MAX = 2_000_000_000
-"""Longest idle time of a connection that is used again. Servers close idle connections after about 5 s."""
+IDLE_NS_MAX = 1_000_000_000
+"""Longest idle time of a connection that is used again. Servers close idle connections after about 5 s, and a request
+that waits meanwhile in a busy server is lost without a word."""
 
 
 class Cut(Exception):

@@ -13,6 +13,7 @@ import contextlib
 import email.utils
 import http.client
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Exchange:
         self._text_sha: str | None = None
         self._head_ns: int | None = None
         self._cancel_ns: int | None = None
+        self._leaving: threading.Timer | None = None
         self._response: requests.Response | None = None
         self._body_sample: str | None = None
         self._error: str | None = None
@@ -89,7 +91,11 @@ class Exchange:
         self._connection.cut(end.value)
 
     def run(self) -> Reply:
-        end = self._read_all()
+        try:
+            end = self._read_all()
+        finally:
+            if self._leaving is not None:
+                self._leaving.cancel()
         end_ns = self._clock_ns()
         reason = self._connection.cut_reason
         if reason in (ClientEnd.CANCELLED, ClientEnd.DEADLINE, ClientEnd.STOPPED) and end is not ClientEnd.DONE:
@@ -107,7 +113,7 @@ class Exchange:
             end_ns=end_ns,
             stats=stats,
             head_ns=self._head_ns,
-            cancel_ns=self._cancel_ns,
+            cancel_ns=self._cancel_ns if outcome is Outcome.CANCELLED else None,
             http=status,
             error=(stats.error or self._error) if bad else None,
             retry_after_s=retry_after_s(response.headers.get("Retry-After")) if response is not None else None,
@@ -141,13 +147,20 @@ class Exchange:
             return ClientEnd.CUT if self._connection.sent else ClientEnd.UNREACHED
 
     def _after_send(self) -> None:
-        if self.request.cancel is not None and self.request.cancel.due("queued"):
+        cancel = self.request.cancel
+        if cancel is not None and cancel.after_s is not None:
+            self._leaving = threading.Timer(cancel.after_s, self._leave)
+            self._leaving.start()
+        elif cancel is not None and cancel.due("queued"):
             self._hang_up()
 
     def _hang_up(self) -> None:
+        self._leave()
+        raise Cut
+
+    def _leave(self) -> None:
         self._cancel_ns = self._clock_ns()
         self._connection.cut(ClientEnd.CANCELLED)
-        raise Cut
 
     def _read_events(self, response: requests.Response) -> ClientEnd:
         reader, stats, cancel = self._reader, self._stats, self.request.cancel

@@ -202,8 +202,15 @@ class VirtualLoad:
         client = self._open[request.id] = Client(request, intended_ns, now_ns, self.rows.gaps)
         self.rows.put("request", request_row(request, intended_ns, now_ns))
         self._plan_timeout(client)
+        if client.cancel is not None and client.cancel.after_s is not None:
+            self.time.at(now_ns + round(client.cancel.after_s * SECOND), lambda: self._leave(client))
         self.send(client)
         return True
+
+    def _leave(self, client: Client) -> None:
+        """Hang up for a client that waits no longer than planned."""
+        if client.outcome is None:
+            self.hang_up(client, ClientEnd.CANCELLED)
 
     def end(self, client: Client) -> None:
         """Record the reply of a request that has ended."""

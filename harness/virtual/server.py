@@ -21,7 +21,7 @@ from runtime.server.errors import problem_of_failure
 from runtime.server.events import Event, Refusal
 from runtime.server.request import Caller
 
-FREQUENT = frozenset({"kv.evict", "kv.unpublished"})
+FREQUENT = frozenset({"kv.evict", "kv.unpublished", "prefill.chunked", "prefix.miss", "prefix.hit", "prefix.full_hit"})
 """Counters that change in nearly every step."""
 
 

@@ -133,7 +133,8 @@ class Engine:
         request = self.requests.get(request_id)
         if request is not None:
             self._env.counters.hit("cancel.delivered")
-            self._env.ledger.note(request_id, self._env.clock.now_ns(), f"cancelled in {request.state}: {why}")
+            self._env.counters.hit(f"cancel.{request.stage}")
+            self._env.ledger.note(request_id, self._env.clock.now_ns(), f"cancelled in {request.stage}: {why}")
             self._open.end(request, End("cancelled", 499, code="cancelled", message=why))
 
     # -- completions --------------------------------------------------------------------------------------------------
@@ -192,7 +193,8 @@ class Engine:
         now_ns = self._env.clock.now_ns()
         for request in self._watchdog.expired(now_ns):
             self._env.counters.hit("guard.cancelled")
-            self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.state}")
+            self._env.counters.hit(f"deadline.{request.stage}")
+            self._env.ledger.note(request.id, now_ns, f"deadline passed in {request.stage}")
             self._open.end(request, end_of(DeadlineExceeded("the request's deadline has passed")))
         for ticket in self._in_flight():
             if self._watchdog.lost(ticket, now_ns) and self.fatal is None:

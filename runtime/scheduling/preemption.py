@@ -73,11 +73,13 @@ class Preemption:
         try:
             mode = self._choose(victim)
         except Preempted as failure:
+            env.counters.hit("preempt.fail")
             self._refuse(victim, failure)
             return
         if mode is Mode.SWAP and victim.computed and self._swap_out(victim):
             self._queues.requeue(victim)
         else:
+            env.counters.hit("preempt.recompute")
             self._start_over(victim)
 
     def swap_in(self, request: Request) -> bool:

@@ -121,6 +121,17 @@ class Request:
         return Holding(self.owner, self.blocks, tokens, host_bytes, self.refused, self.preempted, self.cached)
 
     @property
+    def stage(self) -> str:
+        """How far the request has come: waiting, preempted, swapped, copying, prefill, decode or ended."""
+        if self.state is RequestState.WAITING:
+            return "swapped" if self.swapped is not None else "preempted" if self.preempted else "waiting"
+        if self.state is RequestState.ENDED:
+            return "ended"
+        if self.copying is not None:
+            return "copying"
+        return "prefill" if self.computed < len(self.submit.prompt) else "decode"
+
+    @property
     def generated(self) -> int:
         """Number of tokens sampled so far."""
         return len(self.tokens) - len(self.submit.prompt)
@@ -144,6 +155,16 @@ class Request:
         self.tags.extend(self.tokens[self.computed : end])
         self.computed = end
         self.launches += len(tokens)
+
+    def begin(self, now_ns: int, block_tokens: int) -> str:
+        """Record the first admission. Return the path (runtime/counters.py) that the request takes."""
+        if self.admit_ns is not None:
+            return "resume.recompute"
+        self.admit_ns, self.cached = now_ns, self.computed
+        if not self.computed:
+            return "prefix.miss"
+        full = (len(self.tokens) - 1) // block_tokens * block_tokens
+        return "prefix.full_hit" if self.computed == full else "prefix.hit"
 
     def give(self, blocks: Sequence[int], generations: Sequence[int]) -> None:
         """Append KV blocks and their generations to the block table."""

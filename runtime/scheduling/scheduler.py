@@ -166,6 +166,7 @@ class Scheduler:
         head = self.waiting[0]
         if any(one.submit.priority < head.submit.priority for one in self.running):
             for victim in select_victims(head, self.running, self._limits.quantum, self._enough_for(head)):
+                self._env.counters.hit("preempt.priority")
                 self.preemption.preempt(victim)
 
     def _enough_for(self, head: Request) -> Callable[[Sequence[Request]], bool]:
@@ -214,13 +215,14 @@ class Scheduler:
 
     def _add(self, request: Request, budget: int, rows: list[Row]) -> int:
         """Give `request` a row of up to `budget` tokens and return its tokens. Return 0, unchanged, when none fits."""
-        tokens = len(request.tokens) - request.computed
-        if tokens > budget:
-            tokens = self._chunk(request, budget)
+        left = len(request.tokens) - request.computed
+        tokens = self._chunk(request, budget) if left > budget else left
         if not tokens or not self._ensure_blocks(request, request.computed + tokens, rows):
             return 0
         if request.state is RequestState.WAITING:
             self._start(request)
+        if tokens < left:
+            self._env.counters.hit("prefill.chunked")
         rows.append(Row(request, tokens))
         return tokens
 
@@ -277,9 +279,8 @@ class Scheduler:
     def _start(self, request: Request) -> None:
         self.queues.start(request)
         if request.admit_ns is None:
-            request.admit_ns = self._env.clock.now_ns()
-            request.cached = request.computed
-            self._env.ledger.note(request.id, request.admit_ns, "admitted")
+            self._env.ledger.note(request.id, self._env.clock.now_ns(), "admitted")
+        self._env.counters.hit(request.begin(self._env.clock.now_ns(), self._pool.block_tokens))
 
     def _refuse_too_large(self, submit: Submit) -> None:
         """Raise InvalidRequest when the whole request can't fit into the empty pool."""

@@ -14,7 +14,8 @@ from faults.points import Shown
 from faults.spec import SCOPE_NAMES
 from runtime.contract.points import GRAPHS
 from runtime.contract.step import ModelShape, step_contracts
-from runtime.points import COUNTERS, PLANNED, catalogue
+from runtime.counters import COUNTERS
+from runtime.points import PLANNED, catalogue
 from tests.faults.trials import points
 from tests.faults.trials.live import run_live
 from tests.faults.trials.virtual import Trial, run

@@ -36,7 +36,7 @@ LEAKS = """
 that = "leak.sockets < 30/h"
 
 [[check]]
-that = "leak.rss_anon < 100MiB/h"
+that = "leak.rss_anon < 250MiB/h"
 """
 
 
@@ -49,6 +49,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     argv += ["--max-model-len", "512", "--enforce-eager", "--host", "127.0.0.1"]
     path = f"{Path(VLLM).parent}{os.pathsep}{os.environ['PATH']}"
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "PATH": path}
+    settings["VLLM_CPU_OMP_THREADS_BIND"] = "0"  # its threads spin: the load needs a core of its own
     with served(argv, port, "/health", directory / "vllm.log", **settings):
         yield port
 

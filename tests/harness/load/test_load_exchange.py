@@ -210,6 +210,22 @@ def test_a_cancel_while_queued_leaves_after_sending_and_before_the_head() -> Non
     assert reply.cancel_ns is not None
 
 
+@pytest.mark.parametrize("said", [(), (HEAD_SSE,), (HEAD_SSE, chunk(event("a")))], ids=["queued", "prefill", "decode"])
+def test_a_cancel_after_a_time_leaves_wherever_the_server_is(said: tuple[bytes, ...]) -> None:
+    with Misbehaving(*([send(*said)] if said else []), await_close()) as server:
+        reply = exchange(server.url, "after 20ms").run()
+        assert server.peer_closed.wait(10)
+    assert reply.outcome == Outcome.CANCELLED
+    assert reply.stats.chunks == max(0, len(said) - 1)
+    assert reply.cancel_ns is not None and reply.cancel_ns <= reply.end_ns
+
+
+def test_a_reply_that_is_whole_before_its_client_would_leave_is_ok_and_the_connection_stays() -> None:
+    with Misbehaving(send(HEAD_SSE, chunk(event("a", "stop")), chunk(DONE), LAST_CHUNK)) as server:
+        reply = exchange(server.url, "after 30s").run()
+    assert (reply.outcome, reply.cancel_ns, reply.reusable) == (Outcome.OK, None, True)
+
+
 def test_a_cancel_in_prefill_leaves_after_the_head_and_before_the_first_token() -> None:
     with Misbehaving(send(HEAD_SSE), await_close()) as server:
         reply = exchange(server.url, "prefill").run()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from tests.planted.virtual.trial import run
 
-SCENARIOS = ("shared", "pressure", "rush")
+SCENARIOS = ("pr-shared-prefix", "pr-recompute", "pr-burst")
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,7 @@ from harness.virtual.drive import drive
 from runtime.points import catalogue
 from tests.planted.virtual.bugs import Bug
 
-SCENARIOS = Path(__file__).parent / "scenarios"
 NIGHT = Path(__file__).parent / "night.toml"
-NAMES = tuple(sorted(path.stem for path in SCENARIOS.glob("*.toml")))
 HERE = Provenance("planted", None, False)
 
 
@@ -52,12 +50,11 @@ class Trial:
 
 
 def run(scenario: str, seed: int | None = None) -> Trial:
-    """Run a scenario to its verdict: one of `scenarios/`, the night, or a virtual one of the library. No report is
-    written: nobody reads it."""
+    """Run a scenario to its verdict: the night, or a virtual one of the library. No report is written: nobody reads
+    it."""
     began_s = time.perf_counter()
-    own = NIGHT if scenario == NIGHT.stem else SCENARIOS / f"{scenario}.toml"
     with tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(str(own) if own.exists() else scenario, Path(folder), seed=seed)
+        options = RunOptions(str(NIGHT) if scenario == NIGHT.stem else scenario, Path(folder), seed=seed)
         document = prepare(options, catalogue())
         plan = make(document, catalogue(), new_run_id(), HERE)
         directory = make_directory(options, plan, document.source.text)

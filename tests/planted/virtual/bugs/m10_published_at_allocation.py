@@ -10,7 +10,7 @@ import pytest
 from runtime.memory.kv.paged import PagedPool
 from runtime.scheduling.scheduler import Scheduler
 
-SCENARIO = "rush"
+SCENARIO = "pr-burst"
 JUDGE = "invariants"
 
 

@@ -9,7 +9,7 @@ import pytest
 from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Scheduler
 
-SCENARIO = "repeats"
+SCENARIO = "pr-repeats"
 JUDGE = "answered"
 
 

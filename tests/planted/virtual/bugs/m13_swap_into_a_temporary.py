@@ -9,7 +9,7 @@ import pytest
 from runtime.core.work import Copy, Way
 from runtime.device.host_bytes import SimMover
 
-SCENARIO = "swapped"
+SCENARIO = "pr-swap"
 JUDGE = "invariants"
 
 

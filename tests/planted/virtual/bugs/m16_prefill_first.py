@@ -9,7 +9,7 @@ import pytest
 
 from runtime.scheduling.scheduler import Scheduler
 
-SCENARIO = "prompts"
+SCENARIO = "pr-long-prompts"
 JUDGE = "itl.max < 200ms [chat, all]"
 
 

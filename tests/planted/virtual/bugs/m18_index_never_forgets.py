@@ -10,7 +10,7 @@ import pytest
 
 from runtime.memory.kv.prefix import PrefixIndex
 
-SCENARIO = "shared"
+SCENARIO = "pr-shared-prefix"
 JUDGE = "reclamation"
 
 

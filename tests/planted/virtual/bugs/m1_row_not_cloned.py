@@ -9,7 +9,7 @@ import pytest
 
 from runtime.scheduling.scheduler import Scheduler
 
-SCENARIO = "shared"
+SCENARIO = "pr-shared-prefix"
 JUDGE = "invariants"
 ROWS = 8
 

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.memory.kv.paged import PagedPool
 
-SCENARIO = "shared"
+SCENARIO = "pr-shared-prefix"
 JUDGE = "invariants"
 
 

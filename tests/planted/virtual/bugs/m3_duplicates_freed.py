@@ -8,7 +8,7 @@ import pytest
 from runtime.scheduling import scheduler
 from tests.planted.site.sitecustomize import bug_of
 
-SCENARIO = "alone"
+SCENARIO = "pr-no-sharing"
 JUDGE = "invariants"
 
 

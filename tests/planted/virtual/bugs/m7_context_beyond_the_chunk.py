@@ -8,7 +8,7 @@ import pytest
 
 from runtime.scheduling.request import Request
 
-SCENARIO = "shared"
+SCENARIO = "pr-shared-prefix"
 JUDGE = "invariants"
 
 

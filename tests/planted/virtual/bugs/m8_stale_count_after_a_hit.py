@@ -9,7 +9,7 @@ import pytest
 
 from runtime.scheduling.request import Request
 
-SCENARIO = "pressure"
+SCENARIO = "pr-recompute"
 JUDGE = "invariants"
 
 
