@@ -75,6 +75,12 @@ class JudgeContext:
             self.client_of.get(word, word) in hit for word in _WORD.findall(event.detail)
         )
 
+    def evidence_of(self, event: Event, prefix: str = "") -> Evidence:
+        """The event as evidence, with the first request that it names. The server's request ids become the client's."""
+        text = _WORD.sub(lambda word: self.client_of.get(word[0], word[0]), event.detail)
+        named = next((word for word in _WORD.findall(text) if word in self.history.requests.row_of), None)
+        return Evidence(event.t_ns, named, prefix + text)
+
     @cached_property
     def damaged(self) -> str | None:
         """A reason when recording lost lines, so that a missing row proves nothing; None when it lost none."""

@@ -246,7 +246,7 @@ class Runtime:
                 waits = [wait_s for wait_s in (engine.wait_s(), maintenance.wait_s()) if wait_s is not None]
                 self.mailbox.wait(min(waits, default=None))
         except BaseException as error:  # after any error here the process can't serve and must report it
-            self._crash = DeviceLost(f"the engine's thread ended: {type(error).__name__}: {error}")
+            self._crash = DeviceLost(f"the engine's thread ended: {self.env.tell_exception(error, engine.steps)}")
             self.env.tell("fatal", "engine_thread", str(self._crash))
             raise
 

@@ -1,8 +1,8 @@
 """Judge alive: the target survived the run, and the processes that judge it survived too.
 
-It is a FAIL when the server dies without a fault that may kill it, on an oom_kill, on a forbidden log line, and when a
-foreign target stops answering after a good baseline. It is UNKNOWN when our load process dies, our disk is full, or the
-run is interrupted.
+It is a FAIL when the runtime raises an exception that it does not expect, when the server dies without a fault that may
+kill it, on an oom_kill, on a forbidden log line, and when a foreign target stops answering after a good baseline. It is
+UNKNOWN when our load process dies, our disk is full, or the run is interrupted.
 """
 
 import numpy as np
@@ -23,8 +23,9 @@ ASKED_TO_STOP = (0, -2, -9, -15, 130, 137, 143)
 
 
 def decide(context: JudgeContext) -> Judged:
-    failures = [*_deaths(context), *_log_lines(context), *_gone(context)]
-    limit = "no death, no oom_kill, no forbidden log line but by our own faults"
+    # An exception comes first: a death that follows is its consequence.
+    failures = [*_exceptions(context), *_deaths(context), *_log_lines(context), *_gone(context)]
+    limit = "no exception; no death, no oom_kill, no forbidden log line but by our own faults"
     figures = {
         "restarts": float(sum(1 for event in _server(context, "start")) - 1 if any(_server(context, "start")) else 0)
     }
@@ -38,7 +39,7 @@ def decide(context: JudgeContext) -> Judged:
             observed=first.text,
             since_ns=first.t_ns,
             fault=context.blame.at(first.t_ns) if first.t_ns is not None else None,
-            owner="server",
+            owner=first.request or "server",
             evidence=shown(failures),
             figures=figures,
         )
@@ -50,6 +51,12 @@ def decide(context: JudgeContext) -> Judged:
     deaths = len(_server(context, "exit"))
     text = f"alive to the end; {deaths} expected exits" if deaths else "alive to the end"
     return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
+
+
+def _exceptions(context: JudgeContext) -> list[Evidence]:
+    """The exceptions that the runtime did not expect. A fault of ours raises only those that it must handle."""
+    events = (event for event in context.history.events if event.kind == "exception")
+    return [context.evidence_of(event, "exception in the runtime: ") for event in events]
 
 
 def _deaths(context: JudgeContext) -> list[Evidence]:

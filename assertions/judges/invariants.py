@@ -5,17 +5,14 @@ fault whose symptom is `event:invariant`, or later when it names a request that 
 server's request ids; evidence uses the clients' ids, so that requests can be looked up.
 """
 
-import re
-
 from assertions.context import Judge, JudgeContext, Missing, shown
 from assertions.formatting import some
 from assertions.plan_view import PlanView
 from assertions.rows import Event
-from assertions.verdict import Evidence, Judged, State
+from assertions.verdict import Judged, State
 
 NAME = "invariants"
 KIND = "invariant"
-_WORD = re.compile(r"[\w.-]+")
 
 
 def decide(context: JudgeContext) -> Judged:
@@ -25,7 +22,7 @@ def decide(context: JudgeContext) -> Judged:
     figures = {"breaches": float(len(open_ones)), "expected": float(len(breaches) - len(open_ones))}
     if open_ones:
         first = open_ones[0]
-        evidence = [_as_evidence(context, event) for event in open_ones]
+        evidence = [context.evidence_of(event) for event in open_ones]
         owners = sorted({each.request for each in evidence if each.request is not None})
         return Judged(
             NAME,
@@ -45,13 +42,6 @@ def decide(context: JudgeContext) -> Judged:
         because = "the server wrote neither a journal row nor an audit, so its checks may not have run"
         return Judged(NAME, State.UNKNOWN, because, limit=limit, because=because, figures=figures)
     return Judged(NAME, State.PASS, "no breach", limit=limit, figures=figures)
-
-
-def _as_evidence(context: JudgeContext, event: Event) -> Evidence:
-    """The breach as evidence, with the first request that it names."""
-    named = next((context.client_of[word] for word in _WORD.findall(event.detail) if word in context.client_of), None)
-    text = _WORD.sub(lambda word: context.client_of.get(word[0], word[0]), event.detail)
-    return Evidence(event.t_ns, named, text)
 
 
 def _expected(context: JudgeContext, event: Event) -> bool:

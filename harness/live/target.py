@@ -58,6 +58,10 @@ class LiveTarget:
         code = self.exit_code()
         return None if code is None else f"the server ended with {describe(code)}"
 
+    def broke(self, error: Exception) -> bool:
+        """See Target. The runtime under test is another process."""
+        return False
+
     def exit_code(self) -> int | None:
         return None if self._child is None else self._child.exit_code
 

@@ -51,8 +51,9 @@ class Phases:
         loop, start_ns = self.loop, self.loop.clock.now_ns()
         loop.recorder.phase(phase.name, phase.n, start_ns, None, None)
         ok_before, heard_before = loop.stats.ok, loop.stats.counts.copy()
-        self._begin(phase, start_ns)
+        ended_by = "died"
         try:
+            self._begin(phase, start_ns)
             ended_by, reason = self._stay(phase, start_ns, ok_before)
             if reason is None:
                 self._end(phase)
@@ -63,8 +64,17 @@ class Phases:
             raise
         except RestartFailed as failed:
             reason = Reason("died", f"the target did not start again: {failed}")
+        except Exception as error:
+            reason = self._broken(error)
         loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), reason.by if reason else ended_by)
         return reason
+
+    def _broken(self, error: Exception) -> Reason:
+        """The reason to end the run when the runtime under test raised `error`; an error of our own is raised again."""
+        target = self.loop.target
+        if not target.broke(error):
+            raise error
+        return Reason("died", target.gone() or str(error))
 
     def _stay(self, phase: PlannedPhase, start_ns: int, ok_before: int) -> tuple[str, Reason | None]:
         """Tick until the phase is over, its longest time is up, or the run must end. Returns (ended_by, reason)."""
@@ -160,11 +170,14 @@ class Phases:
     def _wind_up(self) -> None:
         """End a run early: heal all faults, wait WIND_UP_S for open replies, and audit the target once more."""
         loop = self.loop
-        loop.heal()
-        loop.load.stop(WIND_UP_S)
-        until_ns = loop.clock.now_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
-        while not loop.load.finished and loop.clock.now_ns() < until_ns:
-            loop.tick()
-            self.loop.clock.pass_turn()
-        if loop.target.gone() is None:
-            self._audit("live")
+        try:
+            loop.heal()
+            loop.load.stop(WIND_UP_S)
+            until_ns = loop.clock.now_ns() + int((WIND_UP_S + STOP_MARGIN_S) * 1e9)
+            while not loop.load.finished and loop.clock.now_ns() < until_ns:
+                loop.tick()
+                self.loop.clock.pass_turn()
+            if loop.target.gone() is None:
+                self._audit("live")
+        except Exception as error:
+            self._broken(error)

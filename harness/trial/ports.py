@@ -78,6 +78,11 @@ class Target(Protocol):
         """The reason why the target will never serve again; None while it may."""
         ...
 
+    def broke(self, error: Exception) -> bool:
+        """Return whether the runtime under test, which runs in this process, raised `error`. It is then recorded, and
+        `gone` gives the reason."""
+        ...
+
     def exit_code(self) -> int | None:
         """The exit code of the process that the harness started; None while it runs, or when it started none."""
         ...

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.load.preflight import TargetProblem
 from harness.plan.canary import canaries_of
 from harness.plan.occurrences import Occurrence
 from harness.plan.plan import Plan
@@ -22,6 +23,7 @@ from harness.virtual.rows import Rows
 from harness.virtual.stats import VirtualStats
 from harness.virtual.target import VirtualTarget
 from harness.virtual.world import World
+from runtime.core.mechanism import mechanism, of_runtime
 from runtime.device.costs import DEFAULT, CostTable, read_table
 
 TURN_S = 0.25
@@ -82,7 +84,12 @@ def _trial(
 ) -> Reason | None:
     scenario, rows, began_s = plan.scenario, Rows(recorder), time.perf_counter()
     canary = canaries_of(scenario, plan.capabilities)
-    world = World(plan, rows, table, canary, slowing=slowing)
+    try:
+        world = World(plan, rows, table, canary, slowing=slowing)
+    except Exception as error:
+        if not of_runtime(error):
+            raise
+        raise TargetProblem(f"the built-in runtime did not start: {mechanism(error)}") from error
     answers = AnswerCheck(rows, scenario.seed, canary, self_agreement=scenario.canary.reference == "self")
     target, stats = VirtualTarget(world), VirtualStats(world, answers)
     world.ended = stats.take

@@ -58,8 +58,12 @@ class VirtualTarget:
 
     def gone(self) -> str | None:
         """See Target. A virtual server never restarts."""
-        fatal = self._world.engine.fatal
+        fatal = self._world.fatal
         return None if fatal is None else f"the engine is lost: {fatal}"
+
+    def broke(self, error: Exception) -> bool:
+        """See Target."""
+        return self._world.broke(error) is not None
 
     def exit_code(self) -> None:
         return None

@@ -5,7 +5,8 @@
 All calls planned for one time come before the engine's step, as a live engine takes all mail of its mailbox at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from harness.load.breaker import Breaker, politeness_of
@@ -23,7 +24,9 @@ from harness.virtual.step_outputs import VirtualOutputs
 from runtime.assembly import assemble, make_block_pool, make_env
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
-from runtime.core.messages import Mailbox
+from runtime.core.errors import DeviceLost
+from runtime.core.mechanism import of_runtime
+from runtime.core.messages import Mailbox, end_of
 from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
 from runtime.device.device_audit import device_rows
@@ -75,6 +78,8 @@ class World:
         self._engine_due = True
         self._deadline_ns: int | None = None
         """Time of the guard's next deadline; None when there is none."""
+        self._broken: DeviceLost | None = None
+        """Set when the runtime has raised an exception: its engine takes no further step."""
         mailbox = Mailbox(settings.waiting_max, self.wake)
         self.env = env = make_env(settings, self.time, self.wake, rows.fire, rows.fault)
         self.faults = env.faults
@@ -123,7 +128,7 @@ class World:
         memory = HostSegments(host, mover.block_bytes, host.move)
         made = assemble(settings, env, mailbox, pool, device, memory, self.server, chain)
         self.engine, self._host = made.engine, made.host
-        self.server.fatal = lambda: self.engine.fatal
+        self.server.fatal = lambda: self.fatal
         self.time.at(SAMPLE_NS, self._sample)
 
     def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:
@@ -131,6 +136,34 @@ class World:
         if slowing is None:
             return Priced(table, seed)
         return Slowing(table, seed, self.time.now_ns, slowing, round(trial_s(plan.phases) * 1e9))
+
+    @property
+    def fatal(self) -> DeviceLost | None:
+        """The error that ended the engine; None while it runs."""
+        return self._broken or self.engine.fatal
+
+    def broke(self, error: BaseException) -> str | None:
+        """Record an exception of the runtime, which is on trial, and end its engine as a live server would. Return its
+        mechanism, or None when the exception is the harness's own."""
+        if not of_runtime(error):
+            return None
+        if self._broken is not None:
+            return str(self._broken)  # what a broken runtime raises later is no news
+        text = self.env.tell_exception(error, self.engine.steps)
+        self._broken = DeviceLost(text)
+        self.rows.events(self.env.events.take())
+        with self._broken_already():
+            self.server.admission.end_all(end_of(self._broken))
+        return text
+
+    @contextmanager
+    def _broken_already(self) -> Iterator[None]:
+        """Leave out what a runtime that is broken already raises."""
+        try:
+            yield
+        except Exception as error:
+            if self._broken is None or self.broke(error) is None:
+                raise
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The rows of the engine's reclamation audit, and those of the device's own pools."""
@@ -147,6 +180,8 @@ class World:
         time.at(until_ns, lambda: None)  # the caller acts then, so fast-forward must not go further
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
+            if self._broken is not None:
+                self._engine_due, self._deadline_ns = False, None
             if self._engine_due and next_ns != now_ns:
                 self._step()
                 continue
@@ -158,14 +193,16 @@ class World:
             elif next_ns is None or next_ns > until_ns:
                 break
             else:
-                time.step()
+                with self._broken_already():
+                    time.step()
         time.jump(until_ns)
 
     def close(self) -> None:
         """End the open requests, and write all pending rows."""
         for session in list(self.server.admission.open.values()):
             if session.peer.client.outcome is None:
-                self.server.hang_up(session.peer.client, ClientEnd.STOPPED)
+                with self._broken_already():
+                    self.server.hang_up(session.peer.client, ClientEnd.STOPPED)
         self.run_for(0)
         self.server.write_counters()
         self.rows.write_gaps(self.time.now_ns(), cut=True)
@@ -189,6 +226,8 @@ class World:
         return MemoryFigures(pools=(kv, io), prefix=prefix_usage(pool, block_bytes), tenants=tenants)
 
     def _sample(self) -> None:
+        if self._broken is not None:
+            return
         self.server.admission.end_overdue()
         self.server.write_counters()
         status, load, now_ns = self.engine.status, self.load, self.time.now_ns()

@@ -1,12 +1,14 @@
 """The environment of one trial: clock, random seed, faults, ledger, counters and events. Two Envs share no state."""
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from faults import DisabledFaults, Faults
 from runtime.core.ledger import Ledger
+from runtime.core.mechanism import mechanism
 from runtime.core.ports import Clock
 
 FALLBACKS = (
@@ -68,10 +70,10 @@ class Event:
 
 
 class Events:
-    """The events since the last take. The writer of the history takes them once a step."""
+    """The events since the last take. The writer of the history takes them once a step. Thread-safe."""
 
     def __init__(self) -> None:
-        self._fresh: list[Event] = []
+        self._fresh: deque[Event] = deque()
 
     def tell(self, t_ns: int, kind: str, value: str = "", detail: str = "") -> None:
         """Add an event."""
@@ -79,8 +81,11 @@ class Events:
 
     def take(self) -> list[Event]:
         """Return the events since the last take, oldest first."""
-        fresh, self._fresh = self._fresh, []
-        return fresh
+        taken: list[Event] = []
+        with suppress(IndexError):  # another thread may take the last one
+            while self._fresh:
+                taken.append(self._fresh.popleft())
+        return taken
 
 
 @dataclass(slots=True)
@@ -102,6 +107,12 @@ class Env:
     def tell(self, kind: str, value: str = "", detail: str = "") -> None:
         """Record an event at the present time."""
         self.events.tell(self.clock.now_ns(), kind, value, detail)
+
+    def tell_exception(self, error: BaseException, step: int | None = None) -> str:
+        """Record an exception that no code of the runtime expects. Return its mechanism."""
+        text = mechanism(error, step)
+        self.tell("exception", "", text)
+        return text
 
     def rng(self, name: str) -> random.Random:
         """Return a random generator that depends on the seed and `name` alone: new generators never shift others."""

@@ -104,7 +104,10 @@ class CpuDevice(Launcher):
             del item  # an idle worker keeps no request's work alive
 
     def _run(self, job: Job) -> None:
-        while (pause := self._advance(job)) is not None:
-            if isinstance(pause, Effect):
-                carry_out(pause)
-        self._report(job)
+        try:
+            while (pause := self._advance(job)) is not None:
+                if isinstance(pause, Effect):
+                    carry_out(pause)
+            self._report(job)
+        except Exception as error:  # the steps of a job contain their own errors: this one is of the device itself
+            self._lose(job, error)

@@ -155,6 +155,8 @@ class Launcher(ABC):
         except RuntimeFailure as failure:
             job.error = failure
         except Exception as failure:
+            step = job.ticket.work.step if isinstance(job.ticket.work, Work) else None
+            self._env.tell_exception(failure, step)
             job.error = LaunchError(f"{job.ticket.work}: {type(failure).__name__}: {failure}")
             job.error.__cause__ = failure
         return None
@@ -176,6 +178,14 @@ class Launcher(ABC):
         ticket.result, ticket.error = job.result, job.error
         ticket.done_ns = self._env.clock.now_ns()
         self._env.ledger.complete(ticket)
+
+    def _lose(self, job: Job, error: BaseException) -> None:
+        """Give the device up after an exception outside of a job's steps. The engine gets the job as lost."""
+        ticket = job.ticket
+        self._lost = DeviceLost(f"the device's worker failed: {self._env.tell_exception(error)}")
+        if not ticket.done:
+            ticket.error, ticket.done_ns = self._lost, self._env.clock.now_ns()
+            self._env.ledger.complete(ticket)
 
     def _cross(self, point: Point, work: Work, place: str) -> Effect | None:
         faults = self._env.faults

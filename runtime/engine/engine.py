@@ -102,6 +102,11 @@ class Engine:
         self._draining = True
 
     @property
+    def steps(self) -> int:
+        """Number of the latest launch."""
+        return self._progress.steps
+
+    @property
     def scheduler(self) -> Scheduler:
         """The scheduler, with the requests that wait and run."""
         return self._open.scheduler

@@ -29,7 +29,7 @@ from runtime.server.connection import Connection
 from runtime.server.errors import Problem, problem
 from runtime.server.journal import Journal
 from runtime.server.ports import RuntimeHandle
-from runtime.server.responses import ERRORS, error_response, read_body
+from runtime.server.responses import error_response, handlers, read_body
 
 T = TypeVar("T")
 _SCOPES = ("live", "quiesce", "drain")
@@ -91,7 +91,8 @@ class Admin:
             Route("/admin/info", self.info, methods=["GET"]),
             Route("/admin/memory", self.memory, methods=["GET"]),
         ]
-        return TokenGuard(Starlette(routes=routes, exception_handlers=ERRORS), token)
+        errors = handlers(self._runtime.env.tell_exception)
+        return TokenGuard(Starlette(routes=routes, exception_handlers=errors), token)
 
     async def arm(self, request: Request) -> Response:
         """Arms one FaultSpec or a list of them: all or none."""

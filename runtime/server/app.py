@@ -23,7 +23,7 @@ from runtime.server.ports import RuntimeHandle, Tokenizer
 from runtime.server.rendering import Rendering
 from runtime.server.request import Caller, GenerationParams
 from runtime.server.response_writer import ResponseWriter
-from runtime.server.responses import ERRORS, error_response, read_body
+from runtime.server.responses import error_response, handlers, read_body
 from runtime.server.schema import ChatRequest, CompletionRequest, Generation, read
 
 M = TypeVar("M", bound=Generation)
@@ -59,7 +59,7 @@ class Endpoints:
             Route("/health", self.health),
             Route("/metrics", self.metrics),
         ]
-        return Starlette(routes=routes, exception_handlers=ERRORS)
+        return Starlette(routes=routes, exception_handlers=handlers(self._runtime.env.tell_exception))
 
     async def models(self, _: Request) -> Response:
         """Lists the one model."""

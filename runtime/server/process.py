@@ -126,10 +126,15 @@ class ServerProcess:
             session = sessions.get(output.request_id)
             if session is None:
                 continue  # the server has ended this request and written its row
-            if output.tokens:
-                self._meter.tokens(session, len(output.tokens), now_ns)
-            session.push(output)
-            drop_if_not_reading(session, now_ns, self._config)
+            try:
+                if output.tokens:
+                    self._meter.tokens(session, len(output.tokens), now_ns)
+                session.push(output)
+                drop_if_not_reading(session, now_ns, self._config)
+            except Exception as error:  # the other sessions get their outputs; this one is cut
+                self._runtime.env.tell_exception(error)
+                session.fail()
+                session.peer.abort()
         if self._runtime.fatal is not None:
             self._stopping.set()
 
@@ -157,8 +162,10 @@ class ServerProcess:
                 self._maintain()
 
     def _maintain(self) -> None:
-        """Does the work that goes on even when the engine hangs: expired faults, slow clients, journal, parent."""
+        """Does the work that goes on even when the engine hangs: events, expired faults, slow clients, journal,
+        parent."""
         now_ns = self._runtime.env.clock.now_ns()
+        self._deliver([], self._runtime.env.events.take())
         if self._parent_pid is not None and os.getppid() != self._parent_pid:
             self._code = EXIT_ORPHAN
             self._stopping.set()

@@ -42,13 +42,15 @@ async def _rejected(_: Request, error: Exception) -> Response:
     return error_response(error.problem)
 
 
-async def _internal_error(_: Request, error: Exception) -> Response:
-    text = f"the server failed: {type(error).__name__}"
-    return error_response(Problem(500, text, "internal_error"))
+Handlers = dict[Any, Callable[[Request, Exception], Awaitable[Response]]]
 
 
-ERRORS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
-    HTTPException: _http_error,
-    Rejected: _rejected,
-    Exception: _internal_error,
-}
+def handlers(tell_exception: Callable[[Exception], object]) -> Handlers:
+    """The handlers of all errors that an endpoint raises. `tell_exception` gets those that no code expects."""
+
+    async def internal_error(_: Request, error: Exception) -> Response:
+        tell_exception(error)
+        text = f"the server failed: {type(error).__name__}"
+        return error_response(Problem(500, text, "internal_error"))
+
+    return {HTTPException: _http_error, Rejected: _rejected, Exception: internal_error}

@@ -99,3 +99,21 @@ class TestAlive:
         judged = run.judged("alive")
         assert judged.state is State.UNKNOWN
         assert "cut short" in judged.summary
+
+
+class TestExceptions:
+    TEXT = "AssertionError: block 3 is published; in PagedPool.check_writes (runtime/memory/kv/paged.py:9); step 7; "
+
+    def test_an_exception_of_the_runtime_fails_with_its_mechanism_and_its_request(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=100 * S, proc="server", kind="exit", value=70, detail="")
+        run.add("event", t_ns=100 * S, proc="server", kind="exception", detail=f"{self.TEXT}s-r3")
+        judged = run.judged("alive")
+        assert judged.state is State.FAIL
+        assert judged.summary.startswith("exception in the runtime: AssertionError: block 3 is published; in PagedPool")
+        assert (judged.owner, judged.summary[-2:]) == ("r3", "r3")
+
+    def test_a_fault_excuses_no_exception(self) -> None:
+        run = healthy()
+        run.add("event", t_ns=61 * S, proc="server", kind="exception", detail=self.TEXT)
+        assert run.judged("alive").state is State.FAIL

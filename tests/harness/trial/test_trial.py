@@ -137,6 +137,9 @@ class FakeTarget:
         if self.never_again:
             raise RestartFailed("no GPU")
 
+    def broke(self, error: Exception) -> bool:
+        return False
+
     def tick(self, now_ns: int) -> None:
         pass
 
