@@ -22,6 +22,7 @@ from assertions.rows import (
     FaultRow,
     Fire,
     Floats,
+    HangUp,
     Histogram,
     Mask,
     Phase,
@@ -33,8 +34,8 @@ from assertions.rows import (
 
 # Readers of a History need its row types, so all of them come from here.
 __all__ = [
-    "Audit", "Canary", "Event", "FaultRow", "Fire", "Floats", "Histogram", "History", "Mask", "Phase", "Requests",
-    "Samples", "Served", "TextColumn",
+    "Audit", "Canary", "Event", "FaultRow", "Fire", "Floats", "HangUp", "Histogram", "History", "Mask", "Phase",
+    "Requests", "Samples", "Served", "TextColumn",
 ]  # fmt: skip
 
 BATCH_ROWS = 20_000
@@ -70,13 +71,13 @@ class History:
     def requests(self) -> Requests:
         """All arrivals, each joined with its first reply; see `doubled_replies` for further ones."""
         texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
-        stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns")
+        stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns", "cancel_ns")
         numbers = (*stamps, "http", "output_tokens", "output_max", "chunks")
         columns = self._columns(
             """SELECT r.id, r.load, r.kind, r.grp,
                  CASE WHEN r.sent_ns IS NULL THEN 'dropped' ELSE coalesce(p.outcome, 'unfinished') END,
                  p.finish, p.tokens_from, r.cancel_at,
-                 r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.http, p.output_tokens,
+                 r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.cancel_ns, p.http, p.output_tokens,
                  r.output_tokens_max, p.chunks
                FROM request r LEFT JOIN reply p
                  ON p.rowid = (SELECT min(rowid) FROM reply WHERE request = r.id)
@@ -101,6 +102,7 @@ class History:
             first_ns=by_number["first_ns"],
             last_ns=by_number["last_ns"],
             end_ns=by_number["end_ns"],
+            cancel_ns=by_number["cancel_ns"],
             http=by_number["http"],
             output_tokens=by_number["output_tokens"],
             output_tokens_max=by_number["output_max"],
@@ -217,11 +219,17 @@ class History:
         return Histogram(floats[0], floats[1], words[0], floats[2], floats[3])
 
     def served(self) -> Iterator[Served]:
-        query = (
-            "SELECT request, server_id, end_ns, outcome, finish, tokens_out, tokens_cached FROM served ORDER BY rowid"
-        )
+        query = """SELECT request, server_id, end_ns, outcome, finish, tokens_out, tokens_in, tokens_cached, preempted,
+                     first_ns FROM served ORDER BY rowid"""
         for row in self._rows("served", query):
             yield Served(*row)
+
+    @cached_property
+    def hang_ups(self) -> dict[str, HangUp]:
+        """By request: what the server wrote about a client that left; the first row counts."""
+        query = """SELECT request, t_ns, why, tokens_seen, end_ns, outcome, tokens FROM hang_up
+                   WHERE request IS NOT NULL ORDER BY rowid DESC"""
+        return {str(row[0]): HangUp(*row[1:]) for row in self._rows("hang_up", query)}
 
     @cached_property
     def served_stamps(self) -> dict[str, tuple[float, float, float, float]]:

@@ -17,6 +17,7 @@ from assertions.judges import (
     deadline,
     drift,
     fired,
+    hang_ups,
     invariants,
     latency,
     leak,
@@ -87,6 +88,7 @@ def judges_of(plan: PlanView) -> list[Judge]:
     """All judges of a plan: exact ones, watched series, probes, and the checks of the scenario."""
     bench = [
         answered.judge(plan),
+        hang_ups.judge(plan),
         alive.judge(plan),
         tokens.judge(plan),
         invariants.judge(plan),

@@ -14,6 +14,10 @@ from assertions.verdict import Level, RunIdentity
 __all__ = ["Check", "Expect", "PhaseView", "PlanView", "PlannedFault", "PlannedJudge", "PlannedLoad"]
 
 
+HANG_UP_TOKENS, HANG_UP_WITHIN_S = 4, 2.0
+"""What a server may do for a client that has left, in plans that do not say it: tokens, seconds."""
+
+
 @dataclass(frozen=True)
 class PhaseView:
     name: str
@@ -60,6 +64,8 @@ class PlanView:
     loads: tuple[PlannedLoad, ...] = ()
     checks: tuple[Check, ...] = ()
     deadline_s: float | None = None  # the server's request timeout, where the scenario sets it
+    hang_up_tokens: int = HANG_UP_TOKENS
+    hang_up_within_s: float = HANG_UP_WITHIN_S
     canary_planned: bool = True
     canary_compared_min: float = 0.9
     canary_every_s: float = 5.0
@@ -109,6 +115,8 @@ class PlanView:
             loads=loads_of(plan.get("load", ()), scenario.get("load") or ()),
             checks=tuple(_check(each) for each in scenario.get("check") or ()),
             deadline_s=((scenario.get("target") or {}).get("knobs") or {}).get("request_timeout_s"),
+            hang_up_tokens=int((scenario.get("hang_up") or {}).get("tokens", HANG_UP_TOKENS)),
+            hang_up_within_s=float((scenario.get("hang_up") or {}).get("within", HANG_UP_WITHIN_S)),
             canary_planned=canary is not None and bool(canary.get("every", 5.0)),
             canary_compared_min=float((canary or {}).get("compared_min", 0.9)),
             canary_every_s=float((canary or {}).get("every", 5.0)),

@@ -79,6 +79,7 @@ class PlannedLoad:
     by_chance: bool = True  # False: the rate is exact
     answered_share: float = 1.0  # neither cancelled by the plan nor broken on purpose
     malformed_share: float = 0.0
+    cancelled_share: float = 0.0
     stream_share: float = 1.0
     output_tokens: float | None = None  # mean tokens of a reply; None when only the trace knows
     timeout_s: float | None = None  # how long its clients wait
@@ -157,6 +158,7 @@ def _load(record: Mapping[str, Any], words: Mapping[str, Any]) -> PlannedLoad:
         by_chance=words.get("arrivals") not in ("constant", "trace"),
         answered_share=max(0.0, 1 - malformed) * max(0.0, 1 - cancelled),
         malformed_share=malformed,
+        cancelled_share=cancelled,
         stream_share=1.0 if stream is None else float(stream),
         output_tokens=_middle(words.get("output_tokens")),
         timeout_s=words.get("timeout"),

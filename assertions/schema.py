@@ -28,6 +28,9 @@ TABLES: dict[str, str] = {
         request TEXT, server_id TEXT, proc TEXT, arrive_ns INTEGER, admit_ns INTEGER, first_ns INTEGER,
         end_ns INTEGER, outcome TEXT, finish TEXT, code TEXT, tokens_in INTEGER, tokens_out INTEGER,
         tokens_cached INTEGER, preempted INTEGER, fallback TEXT)""",
+    "hang_up": """CREATE TABLE hang_up (
+        request TEXT, server_id TEXT, proc TEXT, t_ns INTEGER, why TEXT, tokens_seen INTEGER, end_ns INTEGER,
+        outcome TEXT, tokens INTEGER)""",
     "fault": """CREATE TABLE fault (
         id TEXT, n INTEGER, spec TEXT, seed INTEGER, arm_ns INTEGER, first_ns INTEGER, heal_ns INTEGER,
         healed_by TEXT, hits INTEGER, fired INTEGER, fired_min INTEGER, state TEXT)""",

@@ -168,6 +168,10 @@ class Runtime:
         """The error that ended the engine; None while it runs."""
         return self._crash or (self._engine.fatal if self._engine is not None else None)
 
+    def generated(self, request_id: str) -> int | None:
+        """The number of tokens generated for an open request; None when the engine has no such request."""
+        return None if self._engine is None else self._engine.generated(request_id)
+
     def start(self, sink: Sink, *, threaded: bool = True, chain: Chain = eager_only) -> None:
         """Starts the device's worker, and the engine's thread. With `threaded` False the caller calls `turn` itself."""
         assert self._engine is None, "a runtime is started once"

@@ -44,6 +44,7 @@ def features(scenario: Scenario) -> list[Feature]:
     for index, fault in enumerate(scenario.fault):
         found += _fault(fault, ("fault", index))
     found += _checks(scenario)
+    found += _written(scenario.hang_up, "hang_up", ("hang_up",), ("tokens", "within"))
     found += _written(scenario.limits, "limits", ("limits",), LIMITS)
     found += [Feature("abort", ("abort", index)) for index in range(len(scenario.abort))]
     return found
@@ -76,6 +77,7 @@ NAMES: Final = frozenset(
     + ["fault.persist", "fault.ttl", "fault.recover.completed", "fault.expect.marks"]
     + [f"fault.victims.{word}" for word in ("hit", "scope", "all")]
     + ["check.load", "check.group", "check.where.all", "check.where.outside", "check.where.fault", "check.observe"]
+    + ["hang_up.tokens", "hang_up.within"]
     + [f"limits.{key}" for key in LIMITS]
     + ["abort"]
 )

@@ -77,6 +77,15 @@ class Check(ScenarioTable):
         return expr.parse_condition(self.that)
 
 
+class HangUp(ScenarioTable):
+    """The most that the server may do for a client that has left: judge hang_ups."""
+
+    tokens: NonNegativeInt = 4
+    """Tokens that are generated after the server saw the hang-up. Only a target that keeps a journal shows them."""
+    within: PositiveSeconds = 2.0
+    """The longest time from the hang-up until the request has left batch and queue, outside fault windows."""
+
+
 class Limits(ScenarioTable):
     """Limits of the run. All are required when the target is not on this machine."""
 
@@ -107,6 +116,7 @@ class Scenario(ScenarioTable):
     canary: Canary = Canary()
     fault: TupleOf[Fault] = ()
     check: TupleOf[Check] = ()
+    hang_up: HangUp = HangUp()
     limits: Limits = Limits()
     abort: TupleOf[Annotated[str, AfterValidator(_abort)]] = ()
     """Conditions "metric op value for duration" that end the run early."""

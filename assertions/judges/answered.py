@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from assertions.context import Judge, JudgeContext, shown
+from assertions.outcome_pairs import Rule, rule_of
 from assertions.plan_view import PlanView
 from assertions.rows import UNFINISHED, Requests, Served
 from assertions.verdict import Evidence, Judged, State
@@ -127,33 +128,43 @@ def _journal(context: JudgeContext) -> Iterator[Evidence]:
                 yield Evidence(found[0].end_ns, request, "served by the server, but nobody sent it")
             continue
         row = requests.row_of[request]
-        if difference := _difference(requests, row, found[0]):
+        if difference := _difference(context, row, found[0]):
             yield Evidence(requests.start_of(row), request, difference)
     if context.damaged:
         return  # a row that is not there may have been one of those that were lost
-    deaths = [
-        event.t_ns for event in context.history.events if event.kind == "exit" and event.proc.startswith("server")
-    ]
     # A reply head proves that the server had the request. Without one it may never have arrived.
     answered = requests.sent & ~np.isnan(requests.http) & ~requests.kind.among("malformed")
     for row in np.flatnonzero(answered & ~requests.outcome.among(UNFINISHED)).tolist():
         if requests.id[row] in rows:
             continue
         start, end = requests.start_of(row), requests.end_ns[row]
-        if any(start <= death <= end + SLACK_NS for death in deaths) or _ended_last(context, end):
+        if _server_died(context, row) or _ended_last(context, end):
             continue  # the journal's line was lost with the process; `alive` judges the death
         yield Evidence(start, requests.id[row], f"ended {requests.outcome[row]}, but the server's journal has no row")
 
 
-def _difference(requests: Requests, row: int, served: Served) -> str | None:
-    """The difference between client and server, or None. Only an end that both must have seen is compared."""
-    ours = requests.outcome[row]
-    if ours == "ok" and served.outcome != "ok":
-        return f"the client saw ok, the server wrote {served.outcome}"
-    if ours in ("http_error", "refused", "inband_error") and served.outcome == "ok":
-        return f"the client saw {ours}, the server wrote ok"
-    if ours != "ok":
-        return None
+def _difference(context: JudgeContext, row: int, served: Served) -> str | None:
+    """The difference between client and server by the rule of their two outcomes, or None."""
+    requests, theirs = context.history.requests, str(served.outcome)
+    ours = requests.outcome[row] or UNFINISHED
+    contradiction = f"the client saw {ours}, the server wrote {theirs}"
+    match rule_of(ours, theirs):
+        case Rule.SAME if ours == "ok":
+            return _answers_differ(requests, row, served)
+        case Rule.BROKEN:
+            return None if _server_died(context, row) else f"{contradiction}: a part of a whole answer arrived"
+        case Rule.LEFT_ONLY:
+            return contradiction if np.isnan(requests.cancel_ns[row]) else None
+        case Rule.SAME | Rule.AGREE | Rule.LEFT | Rule.OPEN:
+            return None
+        case Rule.LIE:
+            return contradiction
+        case None:
+            return f"{contradiction}: these words are no pair of outcomes"
+
+
+def _answers_differ(requests: Requests, row: int, served: Served) -> str | None:
+    """The difference between two records of one good answer, or None."""
     if served.finish is not None and served.finish != requests.finish[row]:
         return f"the client read finish {requests.finish[row]}, the server wrote {served.finish}"
     return _tokens_differ(requests, row, served)
@@ -180,6 +191,14 @@ def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
     if events > out:
         return f"the client read {events} events with text, the server wrote only {out} tokens"
     return None
+
+
+def _server_died(context: JudgeContext, row: int) -> bool:
+    """True when the server ended while the request was open, or just after."""
+    requests = context.history.requests
+    start, end = requests.start_of(row), requests.end_ns[row]
+    deaths = (e.t_ns for e in context.history.events if e.kind == "exit" and e.proc.startswith("server"))
+    return any(start <= death <= end + SLACK_NS for death in deaths)
 
 
 def _load_died(context: JudgeContext) -> bool:

@@ -24,7 +24,7 @@ import urllib3
 from harness.load.cancel import CancelAt
 from harness.load.chunks import SAMPLE_CHARS_MAX, StreamStats, read_body
 from harness.load.connection import Connection, Cut
-from harness.load.outcome import ClientEnd, Outcome, decide
+from harness.load.outcome import HUNG_UP, ClientEnd, Outcome, decide
 from harness.load.reader import EventReader
 
 READ_BYTES = 65_536
@@ -54,7 +54,7 @@ class Reply:
     end_ns: int
     stats: StreamStats
     head_ns: int | None = None
-    cancel_ns: int | None = None
+    cancel_ns: int | None = None  # when the client closed the connection before the end of the reply
     http: int | None = None
     error: str | None = None
     retry_after_s: float | None = None
@@ -88,6 +88,7 @@ class Exchange:
 
     def cut(self, end: ClientEnd) -> None:
         """End the request now: DEADLINE when it exceeds its timeout, STOPPED when the run ends."""
+        self._cancel_ns = self._cancel_ns or self._clock_ns()
         self._connection.cut(end.value)
 
     def run(self) -> Reply:
@@ -100,6 +101,8 @@ class Exchange:
         reason = self._connection.cut_reason
         if reason in (ClientEnd.CANCELLED, ClientEnd.DEADLINE, ClientEnd.STOPPED) and end is not ClientEnd.DONE:
             end = ClientEnd(reason)
+        # A socket that timed out is closed below. An end that came before the cut counts as if there was none.
+        cancel_ns = (self._cancel_ns or end_ns) if end in HUNG_UP else None
         response, stats = self._response, self._stats
         status = response.status_code if response is not None else None
         outcome = decide(end, status, stats.finish, stats.error_words, stats.malformed)
@@ -113,7 +116,7 @@ class Exchange:
             end_ns=end_ns,
             stats=stats,
             head_ns=self._head_ns,
-            cancel_ns=self._cancel_ns if outcome is Outcome.CANCELLED else None,
+            cancel_ns=cancel_ns,
             http=status,
             error=(stats.error or self._error) if bad else None,
             retry_after_s=retry_after_s(response.headers.get("Retry-After")) if response is not None else None,

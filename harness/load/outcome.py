@@ -34,6 +34,10 @@ class ClientEnd(StrEnum):
     DONE = "done"  # [DONE], or a complete body
 
 
+HUNG_UP = frozenset({ClientEnd.CANCELLED, ClientEnd.DEADLINE, ClientEnd.STOPPED})
+"""The ends by which the client closed the connection itself; the reply has the time in `cancel_ns`."""
+
+
 # Values of `code` or `type` in an error object. A request that already streams with HTTP 200 can't get a 504 or 429,
 # so servers report them in band; ours uses `type`.
 TIMEOUT_WORDS = frozenset(

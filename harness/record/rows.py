@@ -17,7 +17,9 @@ STAMPS = frozenset(
     """t_ns start_ns end_ns intended_ns sent_ns head_ns first_ns last_ns cancel_ns arrive_ns admit_ns arm_ns
     heal_ns""".split()
 )
-ROW_KINDS = frozenset({"request", "reply", "served", "fault", "fire", "hist", "mark", "audit", "event", "step"})
+ROW_KINDS = frozenset(
+    {"request", "reply", "served", "hang_up", "fault", "fire", "hist", "mark", "audit", "event", "step"}
+)
 
 # Keys of a `self` line that become series: name, unit, kind.
 SELF_SERIES: dict[str, tuple[str, str, str]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from harness.load.cancel import CancelAt, parse_cancel
 from harness.load.itl import GapHistogram
-from harness.load.outcome import ClientEnd, Outcome, decide
+from harness.load.outcome import HUNG_UP, ClientEnd, Outcome, decide
 from harness.virtual.client_requests import ClientRequest
 from runtime.core.work import Sampled
 from runtime.server.events import (
@@ -113,7 +113,7 @@ class Client:
         assert self.outcome is None, f"{self.request.id} ends again, by {end}"
         self.end_ns = now_ns
         self.error = error if error is not None else self.error
-        if end is ClientEnd.CANCELLED:
+        if end in HUNG_UP:
             self.cancel_ns = now_ns
         self.outcome = decide(end, self.http, self.finish, error_words)
 

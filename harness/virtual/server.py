@@ -19,7 +19,8 @@ from runtime.server.admission import Admission, Rejected, Terms
 from runtime.server.config import ServerConfig
 from runtime.server.errors import problem_of_failure
 from runtime.server.events import Event, Refusal
-from runtime.server.request import Caller
+from runtime.server.request import Caller, ServedRow
+from runtime.server.session import Session
 
 FREQUENT = frozenset({"kv.evict", "kv.unpublished", "prefill.chunked", "prefix.miss", "prefix.hit", "prefix.full_hit"})
 """Counters that change in nearly every step."""
@@ -40,14 +41,17 @@ class VirtualServer:
     ) -> None:
         self.fatal: Callable[[], RuntimeFailure | None] = lambda: None
         """Returns the failure that ended the engine. Set once the engine exists."""
+        self.generated: Callable[[str], int | None] = lambda server_id: None
+        """Returns the number of tokens generated for an open request. Set once the engine exists."""
         self.admission: Admission[VirtualConnection] = Admission(
             env,
             mailbox,
             Terms("server", context_tokens, config.answer_grace_s),
             lambda: self.fatal(),
-            lambda row, _: rows.put("served", row),
+            self._record,
             # Written at once, because no step of the engine may follow.
             lambda counter: rows.counters(time.now_ns(), {counter: 1}),
+            lambda server_id: self.generated(server_id),
         )
         self._time = time
         self._env = env
@@ -81,6 +85,11 @@ class VirtualServer:
         client.end(self._time.now_ns(), end)
         self._ended(client)
 
+    def _record(self, row: ServedRow, session: Session[VirtualConnection] | None) -> None:
+        self._rows.put("served", row)
+        if session is not None and (hang_up := session.hang_up_row(row.proc)) is not None:
+            self._rows.put("hang_up", hang_up)
+
     def step(self, outputs: list[Output]) -> None:
         """See Sink: take the outputs of one step."""
         self.write_counters(everything=False)
@@ -96,7 +105,9 @@ class VirtualServer:
             self._rows.counters(self._time.now_ns(), counters.take())
 
     def _deliver(self, client: Client, event: Event) -> None:
-        """Give one event to its client, which may hang up after it."""
+        """Give one event to its client, which may hang up after it. A client that has left reads nothing more."""
+        if client.outcome is not None:
+            return
         if client.receive(self._time.now_ns(), event):
             self.hang_up(client, ClientEnd.CANCELLED)
         elif client.outcome is not None:

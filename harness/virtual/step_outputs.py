@@ -33,7 +33,7 @@ class VirtualOutputs:
         for name, drawn in zip(requests, tokens, strict=True):
             session = self._server.admission.open[name]
             client = session.peer.client
-            if not client.request.stream:
+            if not client.request.stream or client.outcome is not None:
                 session.mark_sent(drawn)
                 continue
             first_ns = client.receive_many(stamps_ns, drawn, longest_ns)

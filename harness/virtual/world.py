@@ -128,7 +128,7 @@ class World:
         memory = HostSegments(host, mover.block_bytes, host.move)
         made = assemble(settings, env, mailbox, pool, device, memory, self.server, chain)
         self.engine, self._host = made.engine, made.host
-        self.server.fatal = lambda: self.fatal
+        self.server.fatal, self.server.generated = lambda: self.fatal, self.engine.generated
         self.time.at(SAMPLE_NS, self._sample)
 
     def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:

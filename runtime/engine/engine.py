@@ -89,6 +89,11 @@ class Engine:
         self._landing.read_back([one for one in self.scheduler.running if not one.copying])
         return audit(self._env, self._pool, self.requests.keys(), len(self._in_flight()), scope)
 
+    def generated(self, request_id: str) -> int | None:
+        """Return the number of tokens generated for an open request, None when there is none. Any thread may ask."""
+        request = self.requests.get(request_id)
+        return None if request is None else request.generated
+
     def holdings(self) -> list[Holding]:
         """Return the KV blocks that each open request holds. Call it on the engine's thread."""
         return self.scheduler.holdings()

@@ -52,11 +52,12 @@ class Admission(Generic[P]):
         fatal: Callable[[], RuntimeFailure | None],
         record: Callable[[ServedRow, Session[P] | None], None],
         count: Callable[[str], None],
+        generated: Callable[[str], int | None],
         idle: Callable[[bool], None] = lambda idle: None,
     ) -> None:
         """`fatal` gives the error that ended the engine, if any. `record` takes each row, with the session if there was
-        one. `count` counts rare paths. `idle` gets True when the last open
-        request has ended, and False when one is open again."""
+        one. `count` counts rare paths. `generated` gives the tokens that the engine has generated for an open request.
+        `idle` gets True when the last open request has ended, and False when one is open again."""
         self.open: dict[str, Session[P]] = {}
         """Server id -> session."""
         self.closed: Problem | None = None
@@ -65,6 +66,7 @@ class Admission(Generic[P]):
         """Time (ns) at which `open` last became not empty."""
         self.env = env
         self.count = count
+        self.generated = generated
         self.terms = terms
         self._mailbox = mailbox
         self._fatal = fatal

@@ -71,6 +71,10 @@ class RuntimeHandle(Protocol):
         """The error that ended the engine, also when its thread died of an uncaught exception; None while it runs."""
         ...
 
+    def generated(self, request_id: str) -> int | None:
+        """The number of tokens generated for an open request; None when the engine has no such request."""
+        ...
+
     def start(self, sink: Sink) -> None:
         """Starts the engine's thread, which ends with the process at the latest."""
         ...

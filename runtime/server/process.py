@@ -55,7 +55,14 @@ class ServerProcess:
         env = runtime.env
         terms = Terms(f"server-{os.getpid()}", runtime.context_tokens, config.answer_grace_s, runtime.tokenizer.decode)
         self.admission: Admission[Connection] = Admission(
-            env, runtime.mailbox, terms, lambda: runtime.fatal, self._record, env.counters.hit, self._set_empty
+            env,
+            runtime.mailbox,
+            terms,
+            lambda: runtime.fatal,
+            self._record,
+            env.counters.hit,
+            runtime.generated,
+            self._set_empty,
         )
         self._meter = Meter(runtime)
 
@@ -148,6 +155,8 @@ class ServerProcess:
         """Writes the row of a request that has ended, and counts it."""
         if session is not None:
             self._meter.request_ended(session, row.outcome, row.finish, row.end_ns)
+            if (hang_up := session.hang_up_row(row.proc)) is not None:
+                self._journal.tell("hang_up", hang_up._asdict())
         self._journal.tell("served", row._asdict())
 
     async def _wait_until(self, event: asyncio.Event, bound_s: float | None = None) -> None:

@@ -22,7 +22,7 @@ from runtime.server import events
 from runtime.server.errors import Problem, problem_of_end, problem_of_failure
 from runtime.server.events import CROSSING, Event
 from runtime.server.points import SERVER_STREAM, StreamError
-from runtime.server.request import Caller, Delivery, GenerationParams, ServedRow, served_row
+from runtime.server.request import Caller, Delivery, GenerationParams, HangUpRow, ServedRow, served_row
 from runtime.server.text import Transcript
 
 
@@ -50,6 +50,10 @@ class Host(Protocol[P]):
         """Counts a rare path, by the name of its counter."""
         ...
 
+    def generated(self, server_id: str) -> int | None:
+        """The number of tokens that the engine has generated for a request; None when it has no such request."""
+        ...
+
     def over(self, session: "Session[P]") -> None:
         """The request has ended and its answer is delivered or given up: writes the row. Called once."""
         ...
@@ -72,6 +76,9 @@ class Session(Generic[P]):
         """The delivery of the answer; None before it is settled."""
         self.gone: str | None = None
         """Why the client is gone; None while it is there."""
+        self._gone_ns = 0
+        self._tokens_gone: int | None = None
+        """Tokens that the engine had generated when the client was seen to be gone; None when it had ended by then."""
         self.started = False
         """True once the head of the stream is sent or next to be sent: errors are then sent in band."""
         self.held = False
@@ -162,8 +169,11 @@ class Session(Generic[P]):
         self.gone = why
         self._outputs.clear()
         self._ready.clear()
+        self._gone_ns = self._host.env.clock.now_ns()
         if self.ended is None:
             self._host.post(Cancel(self.caller.server_id, why))
+            # Read after the post: an engine that takes its mail in each step adds at most the token of one step.
+            self._tokens_gone = self._host.generated(self.caller.server_id)
         self._settle(Delivery("cancelled", why))
         self.peer.wake()
 
@@ -178,6 +188,16 @@ class Session(Generic[P]):
             self.started = self._decoding = True
         else:
             self._kept += sampled
+
+    def hang_up_row(self, proc: str) -> HangUpRow | None:
+        """The row of table hang_up; None when the client stayed. The engine must have ended the request."""
+        if self.gone is None:
+            return None
+        caller, ended = self.caller, self.ended
+        assert ended is not None, f"{caller.server_id} is over and has no end"
+        tokens = ended.tokens_out if self._tokens_gone is None else self._tokens_gone
+        names = (caller.request, caller.server_id, proc, self._gone_ns, self.gone, tokens)
+        return HangUpRow(*names, ended.end_ns, ended.end.outcome, ended.tokens_out)
 
     def row(self, proc: str, end_ns: int) -> ServedRow:
         """The row of the journal. The delivery must be settled."""

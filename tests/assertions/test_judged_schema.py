@@ -16,6 +16,7 @@ FROZEN = {
     "output_tokens tokens_from chunks gap_ns_sum gap_ns_max text_sha sample",
     "served": "request server_id proc arrive_ns admit_ns first_ns end_ns outcome finish code tokens_in tokens_out "
     "tokens_cached preempted fallback",
+    "hang_up": "request server_id proc t_ns why tokens_seen end_ns outcome tokens",
     "fault": "id n spec seed arm_ns first_ns heal_ns healed_by hits fired fired_min state",
     "fire": "fault n t_ns hit point step request grp evidence proof",
     "series": "id name unit kind source period_ns absent",

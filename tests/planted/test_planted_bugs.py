@@ -33,6 +33,10 @@ TRIALS = (
     Planned("cancels", ("given_twice",), frozenset({"invariants", "answered"})),
     Planned("faults", ("kept_on_refusal", "error_called_ok"), frozenset({"reclamation", "answered"})),
     Planned("faults", ("deadline_sleeps", "position_off_by_one"), frozenset({"deadline", "tokens"})),
+    Planned("leaving", ("hang_up_ignored",), frozenset({"hang_ups"})),
+    Planned("leaving", ("hang_up_seen_at_the_end",), frozenset({"hang_ups"})),
+    Planned("leaving", ("cancelled_called_ok",), frozenset({"hang_ups"})),
+    Planned("leaving", ("row_kept_after_cancel",), frozenset({"hang_ups"})),
     Planned("faults", ("polite_cut",), frozenset({"answered"}), may=frozenset({"tokens"})),
 )
 
@@ -110,6 +114,23 @@ def test_a_block_given_away_too_early_is_a_breach_of_the_tags_and_its_request_ge
     assert f"owner {owner}" in trial.flat
     assert owner in {each["request"] for each in trial.judged("answered")["evidence"]}
     assert trial.judged("tokens")["state"] == "PASS", "wrong KV must never be answered with 200"
+
+
+@pytest.mark.parametrize(
+    ("bug", "words"),
+    [
+        ("hang_up_ignored", r"\d+ of \d+ answers were generated to their end after their clients had left: \d+ tokens"),
+        ("hang_up_seen_at_the_end", r"\d+ of \d+ answers were generated to their end after their clients had left"),
+        ("cancelled_called_ok", r"the server saw the client leave \(client_gone\) and wrote ok"),
+        ("row_kept_after_cancel", r"\d+ tokens were generated after the server saw that its client had left, 4 may be"),
+    ],
+)
+def test_a_server_that_goes_on_for_clients_that_left_is_found_by_request_and_figure(
+    found: Callable[[str], Trial], bug: str, words: str
+) -> None:
+    judged = found(bug).judged("hang_ups")
+    assert judged["owner"].startswith("fickle-")
+    assert any(re.search(words, each["text"]) for each in judged["evidence"]), judged["evidence"]
 
 
 def test_half_an_allocation_kept_when_the_rest_is_refused_is_a_leak_with_its_id(found: Callable[[str], Trial]) -> None:

@@ -105,6 +105,10 @@ class FakeServed:
         if not self._by_hand:
             threading.Thread(target=self._run, daemon=True).start()
 
+    def generated(self, request_id: str) -> int | None:
+        found = self._active.get(request_id)
+        return None if found is None else found[2]
+
     def close(self) -> None:
         self._closed = True
         self.mailbox.wake()
