@@ -1,7 +1,7 @@
-"""Computes the correct replies of greedy requests in another process, in exact mode, one request at a time.
+"""Asks the oracle (harness.oracle) in another process for the correct replies of requests.
 
-The computation uses no scheduler, batch, pool or fault, so it is independent of the runtime under test. It runs before
-the trial for the canaries, and after the end of the server for bystanders (harness.live.twins).
+The oracle shares no code with the runtime on trial. It runs before the trial for the canaries, and after the end of the
+server for bystanders (harness.live.twins).
 """
 
 import json
@@ -25,7 +25,7 @@ class ReferenceFailed(Exception):
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt for the reference; its answer has the same `id`."""
+    """A prompt for the oracle; its answer has the same `id`."""
 
     id: str
     text: str
@@ -39,7 +39,7 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
     """
     if plan.scenario.canary.reference == "self":
         return None
-    say("computing the canaries' reference (exact mode, one request at a time)")
+    say("computing the canaries' reference (a second implementation of the model)")
     canary = CanaryConfig()
     texts = [canary_text(plan.scenario.seed, index, canary.prompt_tokens) for index in range(canary.prompts)]
     prompts = [Prompt(text_digest(text), text, canary.output_tokens) for text in texts]
@@ -50,20 +50,27 @@ def compute_reference(plan: Plan, directory: Path, say: Callable[[str], None]) -
 
 
 def exact_answers(plan: Plan, prompts: Sequence[Prompt], most_s: float) -> tuple[str, dict[str, Answer]]:
-    """Return the digest of the weights and the answers by prompt id. Raises ReferenceFailed after `most_s` seconds."""
-    argv = [sys.executable, "-m", "runtime.models.reference"]
-    model = plan.scenario.target.model or plan.scenario.target.knobs.get("model")
-    if model is not None:
-        argv += ["--model", str(model)]
-    asked = json.dumps({"prompts": [asdict(prompt) for prompt in prompts]})
+    """Return the digest of the weights and the oracle's answers by prompt id. Raises ReferenceFailed after `most_s`
+    seconds, and with every problem of a model that can't be served."""
+    named = plan.scenario.target.model or plan.scenario.target.knobs.get("model")
+    served = json.loads(_output("runtime.models.served", [] if named is None else [str(named)], "", most_s))
+    asked = json.dumps([asdict(prompt) for prompt in prompts])
+    said = json.loads(_output("harness.oracle", [served["directory"]], asked, most_s))
+    return served["weights_digest"], {
+        one["id"]: Answer(tuple(one["names"]), tuple(one["logprobs"]), tuple(one["margins"]), one["text"])
+        for one in said
+    }
+
+
+def _output(module: str, arguments: Sequence[str], asked: str, most_s: float) -> str:
+    """What `python -m module` writes. Raises ReferenceFailed."""
+    argv = [sys.executable, "-m", module, *arguments]
     try:
         done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=most_s)
     except subprocess.TimeoutExpired:
-        raise ReferenceFailed(f"the exact reference did not finish {len(prompts)} prompts in {most_s:g} s") from None
+        raise ReferenceFailed(f"the reference was not computed in {most_s:g} s") from None
     if done.returncode != 0:
-        raise ReferenceFailed(f"the exact reference ended with code {done.returncode}: {done.stderr.strip()[-400:]}")
-    said = json.loads(done.stdout)
-    return said["weights_digest"], {
-        one["id"]: Answer(tuple(one["names"]), tuple(one["logprobs"]), tuple(one["margins"]), one["text"])
-        for one in said["replies"]
-    }
+        raise ReferenceFailed(
+            f"no reference for the replies: {module} ended with code {done.returncode}: {done.stderr.strip()[-1000:]}"
+        )
+    return done.stdout

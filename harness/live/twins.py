@@ -1,7 +1,7 @@
 """Compares replies of bystanders with their twins: the replies that the same prompts give without any fault.
 
     history -> good replies, those near a fire first -> their prompts, made again from their plan rows
-            -> the exact reference, one at a time     -> one row of table canary each, reference "twin"
+            -> the oracle (harness.oracle)            -> one row of table canary each, reference "twin"
 
 Load requests are greedy and their prompts follow from the seed, so a twin needs no second run. The comparison runs
 after the end of load and server, so that it takes no processor time from the measurement.

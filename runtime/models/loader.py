@@ -5,7 +5,6 @@ index or model.safetensors -> name: file -> all names, shapes and types checked 
 
 import hashlib
 import json
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from runtime.contract.spec import ITEM_BYTES, Contract, TensorSpec
 from runtime.contract.validate import violations_of
 from runtime.device.facts import TorchTensors
 from runtime.device.torch_segments import Make, fresh
+from runtime.models import rope
 from runtime.models.config import DecoderConfig, ModelRefused
 from runtime.models.points import WEIGHTS_READ
 from runtime.models.weights import Weights, blank, tensor_shapes
@@ -27,6 +27,7 @@ from runtime.models.weights import Weights, blank, tensor_shapes
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
+_TABLE_RTOL = 0.01  # rope tables may be stored in bfloat16, of three digits
 
 
 def load_weights(
@@ -44,11 +45,7 @@ def load_weights(
     were read have another digest than `digest`, the `weights_digest` of the files.
     """
     with ExitStack() as stack:
-        located, problems = _locate(directory, stack)
-        if not problems:
-            problems = _compare(config, located)
-        if problems:
-            raise ModelRefused(directory, problems)
+        located = _accounted(directory, config, stack)
         weights, targets = blank(config, lambda shape: make(shape, dtype))
         read = hashlib.blake2b(digest_size=32)
         for name in sorted(located):
@@ -64,6 +61,24 @@ def load_weights(
             [f"its weights were read as {read.hexdigest()[:12]}..., the files are {digest[:12]}...; try again"],
         )
     return weights
+
+
+def check_files(directory: Path, config: DecoderConfig) -> None:
+    """Raises ModelRefused when `load_weights` would refuse a tensor of `directory`."""
+    with ExitStack() as stack:
+        _accounted(directory, config, stack)
+
+
+def _accounted(directory: Path, config: DecoderConfig, stack: ExitStack) -> dict[str, Any]:
+    """Maps each tensor's name to its open file. Each of them fills a weight or repeats what is known otherwise.
+
+    Raises ModelRefused that names all others, and those that are missing.
+    """
+    located, problems = _locate(directory, stack)
+    problems = problems or _compare(config, located)
+    if problems:
+        raise ModelRefused(directory, problems)
+    return located
 
 
 def _check_contract(directory: Path, config: DecoderConfig, targets: dict[str, Tensor], dtype: torch.dtype) -> None:
@@ -163,7 +178,8 @@ def _compare(config: DecoderConfig, located: dict[str, Any]) -> list[str]:
     """Lists missing, unexpected, misshapen and non-float tensors, each kind in order of name."""
     wanted = tensor_shapes(config)
     problems = [f"{name} is missing" for name in sorted(wanted.keys() - located.keys())]
-    problems += [f"{name} is unexpected" for name in _unexpected(config, located.keys() - wanted.keys())]
+    surplus = ((name, _surplus(config, located, name)) for name in sorted(located.keys() - wanted.keys()))
+    problems += [f"{name} {problem}" for name, problem in surplus if problem]
     for name in sorted(wanted.keys() & located.keys()):
         piece = located[name].get_slice(name)
         shape = tuple(piece.get_shape())
@@ -174,8 +190,18 @@ def _compare(config: DecoderConfig, located: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _unexpected(config: DecoderConfig, names: Iterable[str]) -> list[str]:
-    """Names that are really unexpected. Old checkpoints carry rope tables, and tied ones sometimes a copy of the
-    embedding; neither changes the computation."""
-    tied = {"lm_head.weight"} if config.tied else set()
-    return sorted(name for name in names if not name.endswith("rotary_emb.inv_freq") and name not in tied)
+def _surplus(config: DecoderConfig, located: dict[str, Any], name: str) -> str | None:
+    """The problem of a tensor that fills no weight. Two kinds have none, where they repeat what is known otherwise: the
+    head of a tied model, and the rope table of each layer in old checkpoints."""
+    if name == "lm_head.weight" and config.tied:
+        source = "model.embed_tokens.weight"
+        if source in located and torch.equal(located[name].get_tensor(name), located[source].get_tensor(source)):
+            return None
+        return f"differs from {source}, and tie_word_embeddings says that both are one"
+    if name in {f"model.layers.{index}.self_attn.rotary_emb.inv_freq" for index in range(config.layers)}:
+        table = located[name].get_tensor(name).float()
+        ours = rope.unscaled_frequencies(config), rope.inverse_frequencies(config)
+        if any(table.shape == own.shape and torch.allclose(table, own, rtol=_TABLE_RTOL, atol=0) for own in ours):
+            return None
+        return f"is not the rope table of rope_theta {config.rope.theta:g} and head_dim {config.head_dim}"
+    return "is unexpected"

@@ -31,14 +31,18 @@ def tables(config: DecoderConfig, positions: int) -> tuple[Tensor, Tensor]:
 
 def inverse_frequencies(config: DecoderConfig) -> Tensor:
     """Radians per token of each pair, [head_dim / 2] float32."""
-    rope = config.rope
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
-    inverse = 1.0 / rope.theta**exponents
+    rope, inverse = config.rope, unscaled_frequencies(config)
     if rope.kind == "linear":
         return inverse / rope.factor
     if rope.kind == "llama3":
         return _llama3(config, inverse)
     return inverse
+
+
+def unscaled_frequencies(config: DecoderConfig) -> Tensor:
+    """Radians per token of each pair before any scaling, [head_dim / 2] float32."""
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    return 1.0 / config.rope.theta**exponents
 
 
 def _llama3(config: DecoderConfig, inverse: Tensor) -> Tensor:

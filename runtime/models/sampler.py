@@ -30,12 +30,6 @@ def describe(chosen: Tensor, logits: Tensor, samplings: Sequence[Sampling]) -> l
     return drawn
 
 
-def margins(logits: Tensor) -> list[float]:
-    """The best logit minus the second best of each row: more noise than that changes a greedy choice."""
-    best = logits.topk(2, 1).values
-    return (best[:, 0] - best[:, 1]).tolist()
-
-
 def uniform(seed: int, position: int) -> float:
     """The random number in [0, 1) of this seed and position; it is equal in any batch and any process."""
     digest = hashlib.blake2b(f"{seed}/{position}".encode(), digest_size=8).digest()

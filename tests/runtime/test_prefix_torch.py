@@ -1,4 +1,4 @@
-"""The prefix cache on the real device and model: greedy tokens are those of the exact reference, hit or miss."""
+"""The prefix cache on the real device and model: greedy tokens are those of the oracle, hit or miss."""
 
 import random
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from faults import DisabledFaults
+from harness.oracle.model import Model
+from harness.oracle.reply import Ask, replies
 from runtime.core.env import Env
 from runtime.core.ledger import Ledger
 from runtime.core.messages import Mailbox, Submit
@@ -17,7 +19,6 @@ from runtime.engine import Engine
 from runtime.guard.watchdog import Bounds
 from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.paged import PagedPool
-from runtime.models.reference import Reference
 from runtime.scheduling.preemption import Mode
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import SECOND, Heard, SetClock
@@ -62,12 +63,11 @@ def serve(
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["plain", "exact"])
-def test_tokens_of_requests_that_share_prefixes_are_those_of_the_reference(directory: Path, exact: bool) -> None:
+def test_tokens_of_requests_that_share_prefixes_are_those_of_the_oracle(directory: Path, exact: bool) -> None:
     rng = random.Random(3)
     stems = [[rng.randrange(211) for _ in range(n)] for n in (33, 64, 20)]
     prompts = [stems[n % 3][: rng.randrange(1, 70)] + [rng.randrange(211) for _ in range(n % 4)] for n in range(30)]
-    reference = Reference(directory)
-    expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
+    expected = [reply.tokens for reply in replies(Model(directory), [Ask(prompt, OUTPUT) for prompt in prompts])]
     for cache, blocks in ((False, 64), (True, 64), (True, 24)):
         sink, env = serve(directory, prompts, blocks, cache, exact)
         assert not [event for event in env.events.take() if event.kind == "invariant"]
@@ -79,11 +79,10 @@ def test_tokens_of_requests_that_share_prefixes_are_those_of_the_reference(direc
 
 
 @pytest.mark.parametrize("cache", [False, True])
-def test_tokens_of_requests_that_were_swapped_are_those_of_the_reference(directory: Path, cache: bool) -> None:
+def test_tokens_of_requests_that_were_swapped_are_those_of_the_oracle(directory: Path, cache: bool) -> None:
     rng = random.Random(5)
     prompts = [[rng.randrange(211) for _ in range(rng.randrange(6, 16))] for _ in range(16)]
-    reference = Reference(directory)
-    expected = [reference.greedy(prompt, OUTPUT).tokens for prompt in prompts]
+    expected = [reply.tokens for reply in replies(Model(directory), [Ask(prompt, OUTPUT) for prompt in prompts])]
     sink, env = serve(directory, prompts, blocks=9, cache=cache, exact=False, swap_blocks=40)
     assert [sink.tokens[str(n)] for n in range(len(prompts))] == expected
     assert env.counters.total["swap.out"] == env.counters.total["swap.in"] >= 3

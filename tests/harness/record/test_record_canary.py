@@ -18,7 +18,7 @@ STATES = {
     0.0: "equal",
     9e-6: "drift",
     -9e-6: "drift",
-    2e-5: "unknown",
+    4e-5: "unknown",
     9e-5: "unknown",
     1.1e-4: "corrupt",
     -1.0: "corrupt",

@@ -1,6 +1,6 @@
 """Bugs that need real tensors, on one CPU thread: M9, since a simulated device has no positions to get wrong, and M13.
 
-The runtime answers some prompts through engine, device and model; each answer is held against the exact reference the
+The runtime answers some prompts through engine, device and model; each answer is held against the oracle the
 way the `tokens` judge holds a canary, and the tag plane watches. M9 is the file that the live suite plants in the
 server; M13 writes KV that comes back from the host into a temporary, as `cache[blocks].copy_(host)` does.
 """
@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.oracle.model import Model
+from harness.oracle.reply import Ask, replies
 from harness.record.canary import Answer, Comparison, compare
 from runtime.device import torch_mover
 from runtime.models import runner
-from runtime.models.reference import Reference
 from tests.planted.site.sitecustomize import bug_of
 from tests.runtime.models.worlds import random_model
 from tests.runtime.test_prefix_torch import OUTPUT, serve
@@ -43,8 +44,7 @@ def answer(directory: Path, bug: str = "", *, blocks: int = 64, swap_blocks: int
         random_model("Llama").save_pretrained(directory)
     rng = random.Random(9)
     asked = [[rng.randrange(211) for _ in range(rng.randrange(20, 60))] for _ in range(prompts)]
-    reference = Reference(directory)
-    known = [reference.greedy(prompt, OUTPUT) for prompt in asked]
+    known = replies(Model(directory), [Ask(prompt, OUTPUT) for prompt in asked])
     began_s = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "prepare", runner.prepare)  # so that it is taken out again

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from runtime.core.work import Work
 from runtime.models.default import DIGEST, cache_folder, default_model
@@ -121,17 +120,6 @@ def test_the_cache_folder_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert cache_folder() == tmp_path
     monkeypatch.delenv("SEATRIAL_CACHE")
     assert cache_folder() == Path.home() / ".cache" / "seatrial"
-
-
-def test_transformers_reads_it_and_says_the_same(directory: Path) -> None:
-    import transformers
-
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
-    prompt = prompts(48)[0]
-    ours = answers(directory, prompts(48))[0]
-    with torch.inference_mode():
-        said = theirs.generate(torch.tensor([prompt]), max_new_tokens=NEW, do_sample=False, pad_token_id=258)
-    assert said[0, len(prompt) :].tolist() == ours
 
 
 def test_its_text_says_as_much_as_its_tokens(directory: Path) -> None:

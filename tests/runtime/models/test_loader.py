@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from faults import Catalogue, Faults, FaultSpec, Fire, When, parse_do
 from runtime.models.config import ModelRefused, read_config
 from runtime.models.default import default_model
-from runtime.models.loader import load_weights, weights_digest
+from runtime.models.loader import check_files, load_weights, weights_digest
 from runtime.models.points import WEIGHTS_READ
 from runtime.models.weights import tensor_shapes, weights_bytes
 from tests.runtime.models.test_config import write
@@ -74,13 +74,31 @@ def test_missing_unexpected_misshapen_and_integer_tensors_are_all_told_at_once(t
     }
 
 
-def test_tied_weights_share_one_tensor_and_old_rope_tables_are_passed_over(tmp_path: Path) -> None:
+TABLE = "model.layers.0.self_attn.rotary_emb.inv_freq"
+
+
+def test_a_copy_of_the_tied_head_and_old_rope_tables_are_held_to_what_they_repeat(tmp_path: Path) -> None:
     every = tensors(write(tmp_path, tie_word_embeddings=True))
     every["lm_head.weight"] = every["model.embed_tokens.weight"].clone()
-    every["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(4)
+    every[TABLE] = (500000.0 ** -(torch.arange(0, 8, 2) / 8)).to(torch.bfloat16)
     save_file(every, str(tmp_path / "model.safetensors"))
     weights = load(tmp_path)
     assert weights.head.data_ptr() == weights.embedding.data_ptr()
+
+
+def test_every_tensor_of_the_file_that_would_be_passed_over_is_refused_by_name(tmp_path: Path) -> None:
+    every = tensors(write(tmp_path, tie_word_embeddings=True))
+    every["lm_head.weight"] = every["model.embed_tokens.weight"] + 1
+    every[TABLE] = 10_000.0 ** -(torch.arange(0, 8, 2) / 8)
+    every["model.layers.2.self_attn.rotary_emb.inv_freq"] = torch.zeros(4)
+    save_file(every, str(tmp_path / "model.safetensors"))
+    with pytest.raises(ModelRefused) as refused:
+        check_files(tmp_path, read_config(tmp_path))
+    assert set(refused.value.problems) == {
+        "lm_head.weight differs from model.embed_tokens.weight, and tie_word_embeddings says that both are one",
+        f"{TABLE} is not the rope table of rope_theta 500000 and head_dim 8",
+        "model.layers.2.self_attn.rotary_emb.inv_freq is unexpected",
+    }
 
 
 def test_half_precision_is_read_as_float32(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from runtime.core.work import Sampled, Sampling
-from runtime.models.sampler import choose, describe, margins, uniform
+from runtime.models.sampler import choose, describe, uniform
 
 
 def logits(rows: int, words: int = 40) -> torch.Tensor:
@@ -75,7 +75,3 @@ def test_logprobs_are_raw_and_only_for_those_who_asked() -> None:
     assert chosen.top == ()
     assert top.logprob == pytest.approx(float(wanted[2, top.token]))
     assert [token for token, _ in top.top] == wanted[2].topk(3).indices.tolist()
-
-
-def test_a_margin_is_best_minus_second_best() -> None:
-    assert margins(torch.tensor([[1.0, 4.0, 2.5], [3.0, 3.0, 0.0]])) == [1.5, 0.0]
