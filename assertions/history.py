@@ -72,13 +72,13 @@ class History:
         """All arrivals, each joined with its first reply; see `doubled_replies` for further ones."""
         texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
         stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns", "cancel_ns")
-        numbers = (*stamps, "http", "output_tokens", "output_max", "chunks")
+        numbers = (*stamps, "http", "prompt_tokens", "prompt_sent", "output_tokens", "output_max", "chunks")
         columns = self._columns(
             """SELECT r.id, r.load, r.kind, r.grp,
                  CASE WHEN r.sent_ns IS NULL THEN 'dropped' ELSE coalesce(p.outcome, 'unfinished') END,
                  p.finish, p.tokens_from, r.cancel_at,
-                 r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.cancel_ns, p.http, p.output_tokens,
-                 r.output_tokens_max, p.chunks
+                 r.intended_ns, r.sent_ns, p.first_ns, p.last_ns, p.end_ns, p.cancel_ns, p.http,
+                 p.prompt_tokens, r.prompt_tokens, p.output_tokens, r.output_tokens_max, p.chunks
                FROM request r LEFT JOIN reply p
                  ON p.rowid = (SELECT min(rowid) FROM reply WHERE request = r.id)
                ORDER BY coalesce(r.sent_ns, r.intended_ns), r.rowid""",
@@ -104,6 +104,8 @@ class History:
             end_ns=by_number["end_ns"],
             cancel_ns=by_number["cancel_ns"],
             http=by_number["http"],
+            prompt_tokens=by_number["prompt_tokens"],
+            prompt_tokens_sent=by_number["prompt_sent"],
             output_tokens=by_number["output_tokens"],
             output_tokens_max=by_number["output_max"],
             chunks=by_number["chunks"],
@@ -187,6 +189,11 @@ class History:
         table = np.array(values, dtype=np.float64).reshape(-1, 2)
         seen = ~np.isnan(table[:, 1])
         return Samples(name, table[seen, 0], table[seen, 1], period_ns, absent)
+
+    @cached_property
+    def counters(self) -> tuple[str, ...]:
+        """The names of the recorded series that only ever count up."""
+        return tuple(str(row[0]) for row in self._rows("series", "SELECT name FROM series WHERE kind = 'counter'"))
 
     def summed_samples(self, name: str, *added: str) -> tuple[Samples | None, str]:
         """A series with others added at its times where they were recorded; or None and the reason."""

@@ -146,6 +146,8 @@ class Requests:
     end_ns: Floats
     cancel_ns: Floats  # when the client closed the connection before the end of the reply
     http: Floats
+    prompt_tokens: Floats  # as the server counted them in the reply's usage
+    prompt_tokens_sent: Floats  # as the load planned them
     output_tokens: Floats
     output_tokens_max: Floats
     chunks: Floats  # events with text, counted by the client itself

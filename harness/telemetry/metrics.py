@@ -45,6 +45,9 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "server.prompt_tokens": MetricSource("tokens", "counter", ("vllm:prompt_tokens_total",)),
         "server.generation_tokens": MetricSource("tokens", "counter", ("vllm:generation_tokens_total",)),
         "server.preemptions": MetricSource("requests", "counter", ("vllm:num_preemptions_total",)),
+        "server.finished": MetricSource("requests", "counter", ("vllm:request_success_total",), by="finished_reason"),
+        "server.open_requests": MetricSource("requests", "gauge", ("seatrial_open_requests",), ours=True),
+        "server.ended": MetricSource("requests", "counter", ("seatrial_requests_total",), by="outcome", ours=True),
         "kv.live_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "live"}),
         "kv.cached_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "cached"}),
         "kv.limbo_blocks": MetricSource("blocks", "gauge", ("seatrial_kv_blocks",), {"state": "limbo"}),
@@ -61,7 +64,7 @@ PRESETS: dict[str, dict[str, MetricSource]] = {
         "server.generation_tokens": MetricSource("tokens", "counter", ("sglang:generation_tokens_total",)),
     },
 }
-SERIES_NAMES = tuple(name for name, want in PRESETS["vllm"].items() if not want.ours)
+SERIES_NAMES = tuple(name for name, want in PRESETS["vllm"].items() if not want.ours and not want.by)
 """Names of the series that every target should have. One that is not on the page is recorded as absent."""
 
 GAUGES = ("server.running", "server.waiting", "kv.usage")

@@ -15,7 +15,7 @@ from harness.plan.canary import CanaryConfig
 from harness.plan.plan import Plan
 from harness.plan.server_config import server_tables
 from harness.plan.timeline import trial_s
-from harness.telemetry.memory_series import memory_rows
+from harness.telemetry.memory_series import memory_rows, of_tenant
 from harness.virtual.client import Client
 from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
@@ -230,6 +230,7 @@ class World:
             return
         self.server.admission.end_overdue()
         self.server.write_counters()
+        admission = self.server.admission
         status, load, now_ns = self.engine.status, self.load, self.time.now_ns()
         kv = status.kv
         used = kv.live + kv.limbo
@@ -245,7 +246,12 @@ class World:
                 "kv.total_blocks": (kv.total, "blocks", "gauge"),
                 "server.prompt_tokens": (status.prompt_tokens, "tokens", "counter"),
                 "server.generation_tokens": (status.generation_tokens, "tokens", "counter"),
-                "server.preemptions": (status.preemptions, "preemptions", "counter"),
+                "server.preemptions": (status.preemptions, "requests", "counter"),
+                "server.open_requests": (len(admission.open), "requests", "gauge"),
+                **{
+                    of_tenant("server.ended", word): (n, "requests", "counter")
+                    for word, n in admission.outcomes.items()
+                },
                 "server.steps": (status.steps, "steps", "counter"),
                 "server.fallbacks": (self.env.counters.fallbacks, "count", "counter"),
                 "load.in_flight": (load.in_flight, "requests", "gauge"),

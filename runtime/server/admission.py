@@ -5,6 +5,7 @@ engine's outputs -> deliver -> Session.push ... delivered and ended -> one `serv
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic
@@ -60,6 +61,8 @@ class Admission(Generic[P]):
         `idle` gets True when the last open request has ended, and False when one is open again."""
         self.open: dict[str, Session[P]] = {}
         """Server id -> session."""
+        self.outcomes: Counter[str] = Counter()
+        """Requests that are over, by the outcome of their row."""
         self.closed: Problem | None = None
         """When set, new requests are refused with this error."""
         self.open_since_ns = 0
@@ -113,7 +116,7 @@ class Admission(Generic[P]):
     def reject(self, caller: Caller, problem: Problem) -> None:
         """Writes the row of a request that was not admitted."""
         delivery = Delivery(problem.outcome, problem.code)
-        self._record(served_row(caller, self.terms.proc, self.env.clock.now_ns(), delivery, None), None)
+        self._write(served_row(caller, self.terms.proc, self.env.clock.now_ns(), delivery, None), None)
 
     def deliver(self, outputs: Iterable[Output]) -> None:
         """Passes outputs of the engine to their sessions. Outputs of requests that are no longer open are dropped."""
@@ -142,7 +145,11 @@ class Admission(Generic[P]):
         del self.open[session.caller.server_id]
         if not self.open:
             self._idle(True)
-        self._record(session.row(self.terms.proc, self.env.clock.now_ns()), session)
+        self._write(session.row(self.terms.proc, self.env.clock.now_ns()), session)
+
+    def _write(self, row: ServedRow, session: Session[P] | None) -> None:
+        self.outcomes[row.outcome] += 1
+        self._record(row, session)
 
     def _submit(self, params: GenerationParams, caller: Caller) -> Submit:
         room = self.terms.context_tokens - len(params.prompt)

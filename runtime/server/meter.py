@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 from faults.fault_instance import CAN_FIRE
 from runtime.memory.spans.usage import MemoryFigures, PrefixUsage, Usage, figures_of
-from runtime.server.connection import HttpSession
+from runtime.server.admission import Admission
+from runtime.server.connection import Connection, HttpSession
 from runtime.server.ports import RuntimeHandle
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,8 +28,9 @@ class Meter(Collector):
     It has a registry of its own.
     """
 
-    def __init__(self, runtime: RuntimeHandle) -> None:
+    def __init__(self, runtime: RuntimeHandle, admission: Admission[Connection]) -> None:
         self._runtime = runtime
+        self._admission = admission
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._ttft = self._histogram("vllm:time_to_first_token_seconds", "Time to first token", TTFT_S, runtime.model)
@@ -84,6 +86,9 @@ class Meter(Collector):
             yield _family(kind, f"vllm:{name}", text, [(runtime.model, value)], "model_name")
         blocks = [("live", kv.live), ("cached", kv.cached), ("limbo", kv.limbo), ("free", kv.free)]
         yield _family(GAUGE, "seatrial_kv_blocks", "KV blocks by state; the sum is the pool", blocks, "state")
+        yield _family(GAUGE, "seatrial_open_requests", "Requests without a row yet", [(len(self._admission.open),)])
+        ended = sorted(self._admission.outcomes.items())
+        yield _family(COUNTER, "seatrial_requests", "Requests that are over, by outcome", ended, "outcome")
         counters = runtime.env.counters
         yield _family(COUNTER, "seatrial_steps", "Steps of the engine", [(status.steps,)])
         yield _family(

@@ -64,7 +64,7 @@ class ServerProcess:
             runtime.generated,
             self._set_empty,
         )
-        self._meter = Meter(runtime)
+        self._meter = Meter(runtime, self.admission)
 
     async def run(
         self,

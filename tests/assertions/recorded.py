@@ -224,6 +224,8 @@ def _healthy() -> Recorded:
     run.add("event", t_ns=0, proc="server", kind="start", detail="")
     run.add("event", t_ns=190 * S, proc="server", kind="exit", value=0, detail="")
     run.series("load.cpu", [(second * S, 0.2) for second in range(190)])
+    run.series("server.steps", [(second * S, 9.0 * second) for second in range(190)])
+    run.tables["series"][-1]["kind"] = "counter"
     return run
 
 

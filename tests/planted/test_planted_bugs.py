@@ -37,6 +37,7 @@ TRIALS = (
     Planned("leaving", ("hang_up_seen_at_the_end",), frozenset({"hang_ups"})),
     Planned("leaving", ("cancelled_called_ok",), frozenset({"hang_ups"})),
     Planned("leaving", ("row_kept_after_cancel",), frozenset({"hang_ups"})),
+    Planned("leaving", ("metrics_lie",), frozenset({"figures"})),
     Planned("faults", ("polite_cut",), frozenset({"answered"}), may=frozenset({"tokens"})),
 )
 
@@ -131,6 +132,12 @@ def test_a_server_that_goes_on_for_clients_that_left_is_found_by_request_and_fig
     judged = found(bug).judged("hang_ups")
     assert judged["owner"].startswith("fickle-")
     assert any(re.search(words, each["text"]) for each in judged["evidence"]), judged["evidence"]
+
+
+def test_figures_of_the_metrics_page_that_are_not_true_are_found_by_their_names(found: Callable[[str], Trial]) -> None:
+    judged = found("metrics_lie").judged("figures")
+    wrong = set(judged["observed"].removeprefix("wrong: ").split(", "))
+    assert wrong == {"kv.usage", "server.generation_tokens", "server.prompt_tokens", "server.running"}
 
 
 def test_half_an_allocation_kept_when_the_rest_is_refused_is_a_leak_with_its_id(found: Callable[[str], Trial]) -> None:

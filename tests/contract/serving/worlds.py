@@ -107,7 +107,7 @@ class HttpWorld:
         self._journal = Journal(str(self._path))
         self._loop = _Loop(self.time)
         self._process = ServerProcess(self.engine, CONFIG, self._journal)
-        meter = Meter(self.engine)
+        meter = Meter(self.engine, self._process.admission)
         self._app = Endpoints(self.engine, self._process.admission, CONFIG, meter, self._journal).app()
         self._process.loop = self._loop
         self.engine.start(self._process)
