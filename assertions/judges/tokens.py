@@ -31,6 +31,8 @@ class Likeness(StrEnum):
     NOT_COMPARED = "not compared"
 
 
+CANARIES_MIN = 3
+"""Fewer corrupt canaries show no pattern."""
 WORSE = (Likeness.EQUAL, Likeness.DRIFT, Likeness.UNDECIDED, Likeness.CORRUPT)
 
 
@@ -55,7 +57,7 @@ def decide(context: JudgeContext) -> Judged:
         return Judged(
             NAME,
             State.FAIL,
-            f"{len(corrupt)} of {len(compared)} compared replies are corrupt: {names}{drift}",
+            f"{len(corrupt)} of {len(compared)} compared replies are corrupt: {names}{_everywhere(groups)}{drift}",
             limit=limit,
             observed=f"{len(corrupt)} corrupt, largest difference {_largest(corrupt)}",
             smallest_visible=f"|dlogit| {CORRUPT_ABOVE:g} in one reply",
@@ -92,6 +94,17 @@ def decide(context: JudgeContext) -> Judged:
     said = _said(context.plan, selves, len(compared - twins), len(twins & compared))
     observed = f"{len(compared - twins)} canaries and {len(twins & compared)} bystanders compared"
     return Judged(NAME, State.PASS, said + drift, limit=limit, observed=observed, figures=figures)
+
+
+def _everywhere(groups: dict[Likeness, list[Canary]]) -> str:
+    """A hint where no canary at all is right: such a difference comes neither from a batch nor from a fault."""
+
+    def held(*words: Likeness) -> int:
+        return sum(row.reference not in (None, TWIN) for word in words for row in groups[word])
+
+    if held(Likeness.CORRUPT) < CANARIES_MIN or held(Likeness.EQUAL, Likeness.DRIFT):
+        return ""
+    return "; no canary is right, so the model itself is computed wrongly: its weights, positions or arithmetic"
 
 
 def _canaries_answered(context: JudgeContext, selves: Agreement) -> set[str]:

@@ -42,6 +42,15 @@ class TestTokens:
         assert judged.since_ns == 101 * S + MS
         assert "parted at token 2" in judged.evidence[0].text
 
+    def test_where_no_canary_is_right_the_model_itself_is_named(self) -> None:
+        run = healthy()
+        canaries = [row for row in run.tables["canary"] if row["reference"] == "exact"]
+        for row in canaries[1:]:
+            row.update(margin=3e-3, state="corrupt")
+        assert "no canary is right" not in run.judged("tokens").summary
+        canaries[0].update(margin=3e-3, state="corrupt")
+        assert "no canary is right, so the model itself is computed wrongly" in run.judged("tokens").summary
+
     def test_bystanders_and_canaries_that_are_equal_are_both_counted(self) -> None:
         judged = healthy().judged("tokens")
         assert judged.state is State.PASS
