@@ -61,6 +61,9 @@ class _Instant:
     def copy(self, copy: Copy) -> Ticket:
         raise LaunchError("this device has no host memory to copy to")
 
+    def holds(self, ticket: Ticket) -> bool:
+        return False
+
     def close(self) -> None:
         return None
 

@@ -1,6 +1,7 @@
 """Builds the live runtime with torch: model directory -> decoder, KV pages, pools, device, engine thread."""
 
 import platform
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from runtime.config import EngineConfig, read_engine_config
 from runtime.contract.spec import ContractKey
 from runtime.core.env import Env
 from runtime.core.errors import DeviceLost, RuntimeFailure
+from runtime.core.mechanism import module_of, places_from, where
 from runtime.core.messages import Mailbox, Sink
 from runtime.device.cpu import CpuDevice
 from runtime.device.device_audit import device_rows
@@ -26,6 +28,7 @@ from runtime.device.torch_mover import TorchMover
 from runtime.device.torch_segments import TorchSegments, carved, placed
 from runtime.engine import Chain, Engine, eager_only
 from runtime.guard.audit import AuditRow
+from runtime.guard.standstill import standstill
 from runtime.memory.assembly import MIB, Poison, PoolSizes, device_pools
 from runtime.memory.host import HostMemory, HostSegments
 from runtime.memory.kv.figures import kv_usage, prefix_usage, request_usages, tenant_usages
@@ -155,6 +158,7 @@ class Runtime:
         self._host: HostMemory | None = None
         self._maintenance: MaintenanceLoop | None = None
         self._engine: Engine | None = None
+        self._thread: threading.Thread | None = None
         self._crash: DeviceLost | None = None
         self._closing = False
 
@@ -190,9 +194,10 @@ class Runtime:
         free_bytes = MemInfo(self.env).free_bytes
         self._maintenance = MaintenanceLoop(self.env, made.host, free_bytes, FREE_BYTES_MIN, self._measure)
         if threaded:
-            threading.Thread(
+            self._thread = threading.Thread(
                 target=self._serve, args=[self._engine, self._maintenance], name="engine", daemon=True
-            ).start()
+            )
+            self._thread.start()
 
     def turn(self) -> None:
         """Makes one step of the engine and one turn of memory maintenance. Call it on the engine's thread."""
@@ -229,6 +234,22 @@ class Runtime:
             conversions=dict(self._runner.conversions),
             free_bytes=free_bytes,
         )
+
+    def standstill(self, bound_ns: int) -> str | None:
+        """See RuntimeHandle."""
+        if self._engine is None:
+            return None
+        try:
+            found = standstill(self._engine.scene(), bound_ns)
+        except RuntimeError:  # a container changed while it was read, so the engine moves
+            return None
+        if found is None:
+            return None
+        frames = sys._current_frames()  # noqa: SLF001 - the documented way to another thread's stack
+        places = list(places_from(frames.get(self._thread.ident or 0) if self._thread is not None else None))
+        if any(module_of(frame).startswith("faults.") for frame, _ in places):
+            return None  # a fault holds the engine's thread
+        return f"{found}; the engine's thread is {where(places, self._engine.steps)}"
 
     def drain(self) -> None:
         """Refuses new requests from now on. Call it on the engine's thread."""

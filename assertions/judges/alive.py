@@ -1,8 +1,8 @@
 """Judge alive: the target survived the run, and the processes that judge it survived too.
 
-It is a FAIL when the runtime raises an exception that it does not expect, when the server dies without a fault that may
-kill it, on an oom_kill, on a forbidden log line, and when a foreign target stops answering after a good baseline. It is
-UNKNOWN when our load process dies, our disk is full, or the run is interrupted.
+It is a FAIL when the runtime raises an exception that it does not expect or stands still, when the server dies without
+a fault that may kill it, on an oom_kill, on a forbidden log line, and when a foreign target stops answering after a
+good baseline. It is UNKNOWN when our load process dies, our disk is full, or the run is interrupted.
 """
 
 import numpy as np
@@ -24,8 +24,8 @@ ASKED_TO_STOP = (0, -2, -9, -15, 130, 137, 143)
 
 def decide(context: JudgeContext) -> Judged:
     # An exception comes first: a death that follows is its consequence.
-    failures = [*_exceptions(context), *_deaths(context), *_log_lines(context), *_gone(context)]
-    limit = "no exception; no death, no oom_kill, no forbidden log line but by our own faults"
+    failures = [*_broken(context), *_deaths(context), *_log_lines(context), *_gone(context)]
+    limit = "no exception, no standstill; no death, no oom_kill, no forbidden log line but by our own faults"
     figures = {
         "restarts": float(sum(1 for event in _server(context, "start")) - 1 if any(_server(context, "start")) else 0)
     }
@@ -53,10 +53,11 @@ def decide(context: JudgeContext) -> Judged:
     return Judged(NAME, State.PASS, text, limit=limit, figures=figures)
 
 
-def _exceptions(context: JudgeContext) -> list[Evidence]:
-    """The exceptions that the runtime did not expect. A fault of ours raises only those that it must handle."""
-    events = (event for event in context.history.events if event.kind == "exception")
-    return [context.evidence_of(event, "exception in the runtime: ") for event in events]
+def _broken(context: JudgeContext) -> list[Evidence]:
+    """The exceptions that the runtime did not expect, and its standstills. A fault of ours causes neither: it raises
+    only what the runtime must handle, and a wait for a fault is no standstill."""
+    words = {"exception": "exception in the runtime: ", "stalled": "standstill: "}
+    return [context.evidence_of(event, words[event.kind]) for event in context.history.events if event.kind in words]
 
 
 def _deaths(context: JudgeContext) -> list[Evidence]:

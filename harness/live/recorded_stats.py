@@ -37,9 +37,11 @@ class RecordedStats(LiveStats):
         connection = sqlite3.connect(f"{self.recorder.path.as_uri()}?mode=ro", uri=True)
         try:
             news = connection.execute(_NEWS, (self._taken,)).fetchall()
+            stalled = connection.execute("SELECT detail FROM event WHERE kind = 'stalled' LIMIT 1").fetchone()
             latest = connection.execute(_SENSORS, (run_ns - SENSOR_AGE_NS,)).fetchall()
         finally:
             connection.close()
+        self.stalled = None if stalled is None else stalled[0]
         self.sensors.update({name: value for name, value, _ in latest})
         for rowid, end_ns, outcome, first_ns, intended_ns, tokens, kind in news:
             self._taken = rowid

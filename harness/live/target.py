@@ -58,7 +58,7 @@ class LiveTarget:
         code = self.exit_code()
         return None if code is None else f"the server ended with {describe(code)}"
 
-    def broke(self, error: Exception) -> bool:
+    def broke(self, error: BaseException) -> bool:
         """See Target. The runtime under test is another process."""
         return False
 

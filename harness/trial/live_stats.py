@@ -31,6 +31,8 @@ class LiveStats(ABC):
     """Replies of the last WINDOW_S seconds, oldest first."""
     sensors: dict[str, float] = field(default_factory=dict, init=False)
     """Latest sample of each series, by name."""
+    stalled: str | None = field(default=None, init=False)
+    """The server's words on its standstill; None while it has reported none."""
 
     @property
     def ok(self) -> int:

@@ -112,6 +112,8 @@ class Loop:
             return Reason("signal", f"{self.stop.asked} received")
         if (gone := self.target.gone()) is not None:
             return Reason("died", gone)
+        if self.stats.stalled is not None:
+            return Reason("died", f"the server stands still: {self.stats.stalled}")
         if self.load.breaker is not None:
             return Reason("abort", f"the load stopped itself: {self.load.breaker}")
         # Figures are computed only for a scenario with abort rules: a virtual day has 345,600 ticks.

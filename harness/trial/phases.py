@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from harness.plan.timeline import PlannedPhase
 from harness.trial.loop import Loop, Reason
 from harness.trial.ports import AdminGone, LoadDied, RestartFailed
+from harness.trial.stop import Overdue
 
 SETTLE_S = 1.0
 """Time from the last reply to the audit (s). Late completions of cancelled work arrive in this time."""
@@ -64,16 +65,19 @@ class Phases:
             raise
         except RestartFailed as failed:
             reason = Reason("died", f"the target did not start again: {failed}")
-        except Exception as error:
+        except (Exception, Overdue) as error:
             reason = self._broken(error)
         loop.recorder.phase(phase.name, phase.n, start_ns, loop.clock.now_ns(), reason.by if reason else ended_by)
         return reason
 
-    def _broken(self, error: Exception) -> Reason:
-        """The reason to end the run when the runtime under test raised `error`; an error of our own is raised again."""
+    def _broken(self, error: BaseException) -> Reason:
+        """The reason to end the run when the runtime under test raised `error` or does not come back; an error of our
+        own is raised again."""
         target = self.loop.target
         if not target.broke(error):
             raise error
+        if isinstance(error, Overdue) and error.signalled:
+            return Reason("signal", f"{self.loop.stop.asked} received; {error}")
         return Reason("died", target.gone() or str(error))
 
     def _stay(self, phase: PlannedPhase, start_ns: int, ok_before: int) -> tuple[str, Reason | None]:
@@ -179,5 +183,5 @@ class Phases:
                 self.loop.clock.pass_turn()
             if loop.target.gone() is None:
                 self._audit("live")
-        except Exception as error:
+        except (Exception, Overdue) as error:
             self._broken(error)

@@ -78,9 +78,9 @@ class Target(Protocol):
         """The reason why the target will never serve again; None while it may."""
         ...
 
-    def broke(self, error: Exception) -> bool:
-        """Return whether the runtime under test, which runs in this process, raised `error`. It is then recorded, and
-        `gone` gives the reason."""
+    def broke(self, error: BaseException) -> bool:
+        """Return whether the runtime under test, which runs in this process, raised `error` or does not come back. That
+        is then recorded, and `gone` gives the reason."""
         ...
 
     def exit_code(self) -> int | None:

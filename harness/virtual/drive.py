@@ -22,6 +22,7 @@ from harness.virtual.answer_check import AnswerCheck
 from harness.virtual.rows import Rows
 from harness.virtual.stats import VirtualStats
 from harness.virtual.target import VirtualTarget
+from harness.virtual.turns import TurnWatch
 from harness.virtual.world import World
 from runtime.core.mechanism import mechanism, of_runtime
 from runtime.device.costs import DEFAULT, CostTable, read_table
@@ -96,8 +97,9 @@ def _trial(
     faults = FaultScheduler((*plan.occurrences, *hidden))
     loop = Loop(scenario, directory, recorder, VirtualClock(world), target, world.load, stats, faults, stop)
     recorder.event(0, "server", "start", 0, "the engine in virtual time")
-    early = carry_out(plan, loop, show, say)
-    world.close()
+    with TurnWatch(world.turns, stop):
+        early = carry_out(plan, loop, show, say)
+        world.close()
     took_s, sent = time.perf_counter() - began_s, max(1, world.load.sent)
     virtual_s = world.time.now_ns() / 1e9
     each = f"{world.load.sent} requests, {took_s / sent * 1e6:.0f} us each"

@@ -61,9 +61,9 @@ class VirtualTarget:
         fatal = self._world.fatal
         return None if fatal is None else f"the engine is lost: {fatal}"
 
-    def broke(self, error: Exception) -> bool:
+    def broke(self, error: BaseException) -> bool:
         """See Target."""
-        return self._world.broke(error) is not None
+        return self._world.broke(error)
 
     def exit_code(self) -> None:
         return None

@@ -16,16 +16,18 @@ from harness.plan.plan import Plan
 from harness.plan.server_config import server_tables
 from harness.plan.timeline import trial_s
 from harness.telemetry.memory_series import memory_rows, of_tenant
+from harness.trial.stop import Overdue
 from harness.virtual.client import Client
 from harness.virtual.load import VirtualLoad
 from harness.virtual.rows import Rows
 from harness.virtual.server import VirtualServer
 from harness.virtual.step_outputs import VirtualOutputs
+from harness.virtual.turns import ClockStands, Turns
 from runtime.assembly import assemble, make_block_pool, make_env
 from runtime.config import read_engine_config
 from runtime.contract.step import ModelShape
 from runtime.core.errors import DeviceLost
-from runtime.core.mechanism import of_runtime
+from runtime.core.mechanism import mechanism, of_runtime
 from runtime.core.messages import Mailbox, end_of
 from runtime.device.accounted import AccountedModel
 from runtime.device.costs import CostTable, Priced, Slowing
@@ -37,6 +39,7 @@ from runtime.device.virtual_time import VirtualTime
 from runtime.engine import EngineParts, StepExecutor
 from runtime.fast_forward import CHECK_ONE_IN, FastForward
 from runtime.guard.audit import AuditRow
+from runtime.guard.standstill import StandstillWatch, standstill, waits
 from runtime.memory.host import HostSegments
 from runtime.memory.kv.figures import kv_usage, prefix_usage, tenant_usages
 from runtime.memory.spans.upstream import Reserve
@@ -79,7 +82,9 @@ class World:
         self._deadline_ns: int | None = None
         """Time of the guard's next deadline; None when there is none."""
         self._broken: DeviceLost | None = None
-        """Set when the runtime has raised an exception: its engine takes no further step."""
+        """Set when the runtime has raised an exception or stands still: its engine takes no further step."""
+        self._interrupted = False
+        """True when a signal interrupted a turn of the engine, which then takes no further step either."""
         mailbox = Mailbox(settings.waiting_max, self.wake)
         self.env = env = make_env(settings, self.time, self.wake, rows.fire, rows.fault)
         self.faults = env.faults
@@ -129,6 +134,9 @@ class World:
         made = assemble(settings, env, mailbox, pool, device, memory, self.server, chain)
         self.engine, self._host = made.engine, made.host
         self.server.fatal, self.server.generated = lambda: self.fatal, self.engine.generated
+        self.turns = Turns(lambda: standstill(self.engine.scene(), 0) or "; ".join(waits(self.engine.scene())))
+        bound_s = config.health_stall_s
+        self._standstill = StandstillWatch(env, bound_s, lambda bound_ns: standstill(self.engine.scene(), bound_ns))
         self.time.at(SAMPLE_NS, self._sample)
 
     def _costs(self, table: CostTable, plan: Plan, slowing: float | None) -> Priced:
@@ -139,22 +147,37 @@ class World:
 
     @property
     def fatal(self) -> DeviceLost | None:
-        """The error that ended the engine; None while it runs."""
-        return self._broken or self.engine.fatal
+        """The error that ended the engine; None while it runs, and when it was interrupted by a signal."""
+        return None if self._interrupted else self._broken or self.engine.fatal
 
-    def broke(self, error: BaseException) -> str | None:
-        """Record an exception of the runtime, which is on trial, and end its engine as a live server would. Return its
-        mechanism, or None when the exception is the harness's own."""
-        if not of_runtime(error):
-            return None
-        if self._broken is not None:
-            return str(self._broken)  # what a broken runtime raises later is no news
-        text = self.env.tell_exception(error, self.engine.steps)
-        self._broken = DeviceLost(text)
+    def broke(self, error: BaseException) -> bool:
+        """Return whether the runtime, which is on trial, raised `error` or does not come back. It is recorded then, and
+        the engine ends as that of a live server would."""
+        if isinstance(error, Overdue):
+            kind = None if error.signalled else "stalled"
+            ours, text = not error.in_target, f"{error}; step {self.engine.steps}"
+        elif isinstance(error, ClockStands):
+            kind, ours, text = "stalled", False, str(error)
+        else:
+            kind, ours, text = "exception", not of_runtime(error), mechanism(error, self.engine.steps)
+        if ours:
+            return kind is None  # a signal ends the run wherever it is
+        if self._broken is None:  # what a broken runtime raises later is no news
+            self._interrupted = kind is None
+            if kind is not None:
+                self.env.tell(kind, "", text)
+            self._end_engine(text)
+        return True
+
+    def _end_engine(self, why: str) -> None:
+        """Take no further step of the engine, and end all requests. After an interrupt their clients end them."""
+        self._broken = DeviceLost(why)
+        self.time.clear()
         self.rows.events(self.env.events.take())
+        if self._interrupted:
+            return
         with self._broken_already():
             self.server.admission.end_all(end_of(self._broken))
-        return text
 
     @contextmanager
     def _broken_already(self) -> Iterator[None]:
@@ -162,11 +185,13 @@ class World:
         try:
             yield
         except Exception as error:
-            if self._broken is None or self.broke(error) is None:
+            if self._broken is None or not self.broke(error):
                 raise
 
     def audit(self, scope: str) -> list[AuditRow]:
         """The rows of the engine's reclamation audit, and those of the device's own pools."""
+        if self._broken is not None:
+            return []  # in the middle of a step nothing adds up
         return self.engine.audit(scope) + device_rows(self.env, self._model.held(), scope)
 
     def wake(self) -> None:
@@ -180,6 +205,7 @@ class World:
         time.at(until_ns, lambda: None)  # the caller acts then, so fast-forward must not go further
         while True:
             now_ns, next_ns = time.now_ns(), time.next_ns
+            self.turns.begin(now_ns)
             if self._broken is not None:
                 self._engine_due, self._deadline_ns = False, None
             if self._engine_due and next_ns != now_ns:
@@ -227,6 +253,9 @@ class World:
 
     def _sample(self) -> None:
         if self._broken is not None:
+            return
+        if (found := self._standstill.look()) is not None:
+            self._end_engine(found)
             return
         self.server.admission.end_overdue()
         self.server.write_counters()

@@ -6,7 +6,7 @@ A live server and a virtual run write the same line, so that judges say the same
 """
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 from runtime.core.errors import RuntimeFailure
@@ -27,8 +27,13 @@ def of_runtime(error: BaseException) -> bool:
 
     A typed failure that an armed fault raised belongs to the runtime, which must handle it.
     """
-    injected = isinstance(error, RuntimeFailure)
-    for frame, _ in places_of(error):
+    return in_runtime(places_of(error), injected=isinstance(error, RuntimeFailure))
+
+
+def in_runtime(places: Iterable[Place], *, injected: bool = False) -> bool:
+    """Return whether the first of `places` in one of our packages is in the runtime; with `injected`, in one but
+    `faults`."""
+    for frame, _ in places:
         package = _package(frame)
         if package in PACKAGES and not (injected and package == "faults"):
             return package == "runtime"
@@ -43,11 +48,11 @@ def mechanism(error: BaseException, step: int | None = None) -> str:
 def where(places: list[Place], step: int | None = None) -> str:
     """Return the first of `places` in the runtime, the step, and the requests of the first place that names some.
     `places` begin with the innermost one."""
-    ours = [place for place in places if _package(place[0]) == "runtime" and _module(place[0]) != CLOCK]
+    ours = [place for place in places if _package(place[0]) == "runtime" and module_of(place[0]) != CLOCK]
     parts = []
     if ours:
         frame, line = ours[0]
-        parts.append(f"in {frame.f_code.co_qualname} ({_module(frame).replace('.', '/')}.py:{line})")
+        parts.append(f"in {frame.f_code.co_qualname} ({module_of(frame).replace('.', '/')}.py:{line})")
     parts += [] if step is None else [f"step {step}"]
     if requests := next((found for frame, _ in ours if (found := _requests(frame))), []):
         parts.append(", ".join(requests[:REQUESTS_MAX]) + (" ..." if len(requests) > REQUESTS_MAX else ""))
@@ -60,7 +65,7 @@ def places_of(error: BaseException) -> Iterator[Place]:
     while traceback is not None:
         places.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return (place for place in reversed(places) if _module(place[0]) != CLOCK)
+    return (place for place in reversed(places) if module_of(place[0]) != CLOCK)
 
 
 def places_from(frame: FrameType | None) -> Iterator[Place]:
@@ -68,6 +73,11 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
     while frame is not None:
         yield frame, frame.f_lineno
         frame = frame.f_back
+
+
+def module_of(frame: FrameType) -> str:
+    """Return the name of the module that the code of `frame` belongs to."""
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _message(error: BaseException) -> str:
@@ -79,12 +89,8 @@ def _message(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
 def _package(frame: FrameType) -> str:
-    return _module(frame).partition(".")[0]
+    return module_of(frame).partition(".")[0]
 
 
 def _requests(frame: FrameType) -> list[str]:

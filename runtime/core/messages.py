@@ -166,6 +166,11 @@ class Mailbox:
             self._woken = False
             return mail
 
+    def unread(self) -> list[Mail]:
+        """Return the mail that waits, and leave it there."""
+        with self._condition:
+            return list(self._mail)
+
     def wait(self, timeout_s: float | None) -> None:
         """Block until there is mail or a wake-up, or until `timeout_s` has passed."""
         with self._condition:

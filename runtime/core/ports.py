@@ -51,6 +51,10 @@ class Device(Protocol):
         lost: nothing is copied then."""
         ...
 
+    def holds(self, ticket: Ticket) -> bool:
+        """Return whether the ticket is queued or running, or a fault delays its report. Any thread may ask."""
+        ...
+
     def close(self) -> None:
         """Refuse new work and release the device's resources. Never wait for a hung launch."""
         ...

@@ -48,6 +48,7 @@ class Launcher(ABC):
         self._env = env
         self._mover = mover
         self._seq = 0
+        self._held: set[Ticket] = set()
         self._closed = False
         self._lost: DeviceLost | None = None
         self._lock = threading.Lock()
@@ -83,6 +84,10 @@ class Launcher(ABC):
             raise LaunchError("this device has no host memory to copy to")
         return self._queue(copy, self._copy(copy, self._mover))
 
+    def holds(self, ticket: Ticket) -> bool:
+        """See Device."""
+        return ticket in self._held
+
     def close(self) -> None:
         """Refuse new jobs and fail queued ones with LaunchError. A hung job ends when its fault is released."""
         with self._lock:
@@ -92,13 +97,14 @@ class Launcher(ABC):
             left = list(self._waiting())
         for job in left:
             job.error = LaunchError("the device was closed before this launch began")
-            self._finish(job)
+            self._let_go(job)
 
     def _queue(self, work: Work | Copy, steps: JobSteps) -> Ticket:
         with self._lock:
             if self._closed:
                 raise LaunchError("the device is closed")
             ticket = self._ticket(work)
+            self._held.add(ticket)
             self._start(Job(ticket, steps))
         return ticket
 
@@ -168,9 +174,13 @@ class Launcher(ABC):
         work = job.ticket.work
         held = None if isinstance(work, Copy) else self._cross(DEVICE_COMPLETE, work, "before")
         if held is None:
-            self._finish(job)
+            self._let_go(job)
         else:
-            self._when_over(held, lambda: self._finish(job))
+            self._when_over(held, lambda: self._let_go(job))
+
+    def _let_go(self, job: Job) -> None:
+        self._finish(job)
+        self._held.discard(job.ticket)
 
     def _finish(self, job: Job) -> None:
         ticket = job.ticket

@@ -35,6 +35,10 @@ class VirtualTime:
         """Time of the next planned call; None when no call is planned."""
         return self._heap[0][0] if self._heap else None
 
+    def clear(self) -> None:
+        """Drop all planned calls."""
+        self._heap.clear()
+
     def step(self) -> None:
         """Jump to the time of the next planned call and run it."""
         self._now_ns, _, call = heapq.heappop(self._heap)

@@ -19,6 +19,7 @@ from runtime.engine.executor import Chain, EngineParts, Progress, eager_only
 from runtime.engine.landing import Landing
 from runtime.engine.open_requests import OpenRequests
 from runtime.guard.audit import AuditRow, audit
+from runtime.guard.standstill import Scene
 from runtime.guard.watchdog import Bounds, Watchdog
 from runtime.memory.kv.figures import Holding
 from runtime.memory.kv.paged import PagedPool
@@ -57,6 +58,8 @@ class Engine:
         self.status = EngineStats()
         self.fatal: DeviceLost | None = None
         self._env = env
+        self._device = device
+        self._seqs_max = limits.seqs_max
         self._pool = pool
         self._sink = sink
         self._progress = Progress(env.clock.now_ns())
@@ -101,6 +104,14 @@ class Engine:
     def leaked(self, pool: str) -> int:
         """Return the blocks or spans of `pool` that ended requests still hold. Call it on the engine's thread."""
         return self._env.ledger.leaked(pool, self.requests.keys())
+
+    def scene(self) -> Scene:
+        """Return the state from which guard/standstill.py reads who waits for what. Any thread may call it."""
+        flight, mail, landed_ns = self._flight, self.mailbox.unread(), self._progress.landed_ns
+        ticket, flown = (None, []) if flight is None else (flight.ticket, [row.request for row in flight.batch.rows])
+        return Scene(
+            self._env, self._pool, self.scheduler, self._seqs_max, mail, ticket, flown, self._device.holds, landed_ns
+        )
 
     def drain(self) -> None:
         """Refuse new requests from now on. Open requests run to their end."""
@@ -155,7 +166,7 @@ class Engine:
 
     def _land(self, ticket: Ticket) -> None:
         """Land a launch or a copy that is done. A launch advances its requests, or is repeated once, or fails."""
-        now_ns = self._progress.t_ns = self._env.clock.now_ns()
+        now_ns = self._progress.t_ns = self._progress.landed_ns = self._env.clock.now_ns()
         self._watchdog.lost(ticket, now_ns)
         self._watchdog.over(ticket)
         if ticket in self._preemption.copies:

@@ -37,6 +37,8 @@ class Progress:
 
     t_ns: int
     """When a launch last completed or a request last ended."""
+    landed_ns: int = 0
+    """When a launch or a copy last landed."""
     steps: int = 0
     """Launches, those that failed included."""
     prompt_tokens: int = 0

@@ -69,7 +69,10 @@ class Endpoints:
 
     async def health(self, _: Request) -> Response:
         """Says whether requests can be served now."""
-        reason = self._admission.unhealthy_reason(self._runtime.status.progress_ns, self._config.health_stall_s)
+        stall_s = self._config.health_stall_s
+        reason = self._admission.unhealthy_reason(self._runtime.status.progress_ns, stall_s)
+        if reason is not None and (found := self._runtime.standstill(round(stall_s * 1e9))) is not None:
+            reason += f"; {found}"
         return JSONResponse({"status": reason or "ok"}, 200 if reason is None else 503)
 
     async def metrics(self, _: Request) -> Response:

@@ -92,6 +92,11 @@ class RuntimeHandle(Protocol):
         """The rows of the reclamation audit; `scope` is live, quiesce or drain."""
         ...
 
+    def standstill(self, bound_ns: int) -> str | None:
+        """Which requests have not moved for `bound_ns`, who waits for what, and where the engine's thread is; None when
+        all move, or wait for the device or for a fault."""
+        ...
+
     def drain(self) -> None:
         """Refuses new requests from now on."""
         ...

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from faults import FaultSpec, SpecError
 from runtime.core.env import Event
 from runtime.core.messages import End, Output
+from runtime.guard.standstill import StandstillWatch
 from runtime.server.admin import Admin
 from runtime.server.admission import Admission, Terms
 from runtime.server.app import Endpoints
@@ -65,6 +66,7 @@ class ServerProcess:
             self._set_empty,
         )
         self._meter = Meter(runtime, self.admission)
+        self._standstill = StandstillWatch(env, config.health_stall_s, runtime.standstill)
 
     async def run(
         self,
@@ -182,6 +184,7 @@ class ServerProcess:
             self._stopping.set()
         if self._runtime.env.faults.armed:
             self._runtime.env.faults.tick(now_ns)
+        self._standstill.look()
         for session in list(self.admission.open.values()):
             drop_if_not_reading(session, now_ns, self._config)
         self.admission.end_overdue()

@@ -122,6 +122,9 @@ class ManualDevice:
         if copy.way is Way.IN:
             self._plane.resum(copy.blocks)
 
+    def holds(self, ticket: Ticket) -> bool:
+        return not ticket.done
+
     def close(self) -> None:
         pass
 

@@ -88,6 +88,9 @@ class TapedDevice:
         self._tape.launched.append(len(self._tape.turns_ns) - 1)
         return self._device.copy(copy)
 
+    def holds(self, ticket: Ticket) -> bool:
+        return self._device.holds(ticket)
+
     def close(self) -> None:
         self._device.close()
 

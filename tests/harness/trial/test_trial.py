@@ -137,7 +137,7 @@ class FakeTarget:
         if self.never_again:
             raise RestartFailed("no GPU")
 
-    def broke(self, error: Exception) -> bool:
+    def broke(self, error: BaseException) -> bool:
         return False
 
     def tick(self, now_ns: int) -> None:

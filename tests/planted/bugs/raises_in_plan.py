@@ -1,4 +1,7 @@
-"""The engine's thread dies of an assertion in the scheduler."""
+"""The engine's thread dies of an assertion in the scheduler.
+
+Models Z115 (vllm#45346: what the step loop does not expect is an exception there, and ends the engine for everybody).
+"""
 
 from tests.planted.raising import raising
 

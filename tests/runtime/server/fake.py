@@ -89,6 +89,7 @@ class FakeServed:
         self.tokenizer = ByteTokenizer()
         self.status = EngineStats(kv=PoolCount(0, 0, 8, 8))
         self.drained = False
+        self.stands: str | None = None
         self.fatal: RuntimeFailure | None = None
         self.seen: list[Mail] = []
         self.per_turn = 1
@@ -176,6 +177,9 @@ class FakeServed:
             AuditRow(now_ns, scope, "kv_blocks", "live", owner, n, 0, "blocks", "0.1s admitted")
             for owner, n in self.held.items()
         ]
+
+    def standstill(self, bound_ns: int) -> str | None:
+        return self.stands
 
     def drain(self) -> None:
         self.drained = True
