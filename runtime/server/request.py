@@ -99,12 +99,17 @@ class Delivery(NamedTuple):
     finish: str | None = None
 
 
-def served_row(caller: Caller, proc: str, end_ns: int, delivery: Delivery, ended: Ended | None) -> ServedRow:
-    """The row of a request; `ended` is None for a request that never reached the engine."""
+def served_row(
+    caller: Caller, proc: str, end_ns: int, delivery: Delivery, ended: Ended | None, *, stopped: bool = False
+) -> ServedRow:
+    """The row of a request; `ended` is None for a request that never reached the engine, `stopped` is True after a stop
+    string. An answer's finish reason is that of the engine, not the one that was sent: the client's is held to it."""
     outcome, code, finish = delivery
     assert outcome in OUTCOMES, f"{outcome} is no outcome of a request"
     names = (caller.request, caller.server_id, proc, caller.arrive_ns)
     if ended is None:
         return ServedRow(*names, None, None, end_ns, outcome, finish, code, None, None, None, None, None)
+    if outcome == "ok" and ended.end.finish is not None:
+        finish = "stop" if stopped else ended.end.finish
     stamps, counts = (ended.admit_ns, ended.first_ns), (ended.tokens_in, ended.tokens_out, ended.tokens_cached)
     return ServedRow(*names, *stamps, end_ns, outcome, finish, code, *counts, ended.preempted, None)

@@ -155,8 +155,7 @@ class Session(Generic[P]):
         self.peer.wake()
 
     def sent(self) -> None:
-        """The last event was sent while the client was there: settles the delivery. A stream that broke is cancelled in
-        the engine."""
+        """The last event was sent while the client was there: settles the delivery. A broken stream is cancelled."""
         assert self._closing is not None, "the answer is not at its end"
         self._settle(self._closing)
         if self._closing.code == StreamError.code:
@@ -202,7 +201,8 @@ class Session(Generic[P]):
     def row(self, proc: str, end_ns: int) -> ServedRow:
         """The row of the journal. The delivery must be settled."""
         assert self.delivery is not None
-        return served_row(self.caller, proc, end_ns, self.delivery, self.ended)
+        stopped = self._text is not None and self._text.stopped
+        return served_row(self.caller, proc, end_ns, self.delivery, self.ended, stopped=stopped)
 
     # -- from outputs to events ---------------------------------------------------------------------------------------
 
