@@ -12,22 +12,13 @@ import torch
 
 from runtime.models import decoder, loader, prepare, rope
 from runtime.models.config import DecoderConfig
+from tests.planted.site.sitecustomize import bug_of
 
 
 def swapped_projections(patch: pytest.MonkeyPatch) -> None:
-    """Gate and up are loaded into each other's place."""
-    blank = loader.blank
-
-    def swapped(config: DecoderConfig, make: Any) -> Any:
-        weights, targets = blank(config, make)
-        other = {"gate_proj": "up_proj", "up_proj": "gate_proj"}
-        names = {name: name.split(".")[-2] for name in targets}
-        return weights, {
-            name: targets[name.replace(kind, other[kind])] if kind in other else targets[name]
-            for name, kind in names.items()
-        }
-
-    patch.setattr(loader, "blank", swapped)
+    """Gate and up are loaded into each other's place, as the live trial plants it."""
+    patch.setattr(loader, "blank", loader.blank)  # so that it is taken out again
+    bug_of("swapped_projections").plant(loader)
 
 
 def wrong_theta(patch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def _hold(runtime: Served, golden: Golden, known: Sequence[Reply]) -> None:
 
 def test_draws_follow_the_shares_of_transformers(tmp_path: Path) -> None:
     """Each drawn token is one that temperature and top_p allow, and the frequencies over many seeds are the shares."""
-    draws = 1500
+    draws = 300
     with served(model=str(files.directory(EMBEDDED, {}, tmp_path))) as runtime:
         for row in files.read_sampling():
             prompt = files.prompt(EMBEDDED, row["length"], row["salt"])
@@ -84,12 +84,14 @@ def test_every_draw_is_the_one_that_seed_and_position_name(tmp_path: Path) -> No
         for seed in range(6)
     ]
     known = replies(Model(directory), asks)
-    assert min(min(reply.margins) for reply in known) > ROUNDING_BELOW, "no draw is a matter of rounding"
+    # Behind a draw that rounding can change, another token may follow: so far each reply is compared.
+    clear = [next((n for n, margin in enumerate(one.margins) if margin < ROUNDING_BELOW), OUTPUT) for one in known]
+    assert sum(clear) > 0.8 * OUTPUT * len(asks)
     with served(model=str(directory)) as runtime:
         drawn = [(one.prompt, OUTPUT, Sampling(*vars(one.sampling).values(), logprobs=0)) for one in asks]
-        for ask, reply, ours in zip(asks, known, runtime.replies(drawn), strict=True):
-            assert [one.token for one in ours] == reply.tokens, ask.sampling
-            assert [one.logprob for one in ours] == pytest.approx(reply.logprobs, abs=ROUNDING_BELOW)
+        for reply, upto, ours in zip(known, clear, runtime.replies(drawn), strict=True):
+            assert [one.token for one in ours[:upto]] == reply.tokens[:upto]
+            assert [one.logprob for one in ours[:upto]] == pytest.approx(reply.logprobs[:upto], abs=ROUNDING_BELOW)
 
 
 def test_the_kinds_vary_every_key_of_the_config_that_is_not_refused_or_a_size(tmp_path: Path) -> None:

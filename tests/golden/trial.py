@@ -60,7 +60,7 @@ def tokens_of(plan: Plan, directory: Path, *, bystanders: int) -> Judged:
     reference = compute_reference(plan, directory, lambda text: None)
     recorder = Recorder(directory, time.monotonic_ns(), reference)
     began_ns = time.monotonic_ns()
-    with _server(plan, directory) as url:
+    with server(plan, directory) as url:
         target: Any = SimpleNamespace(url=url, answer=Answer("seatrial-default-1", "completions"))
         config = parse_config(load_config(plan, target, directory))
         with config.spool.open("w") as spool:
@@ -100,7 +100,7 @@ def _exchanged(prepared: PreparedRequest) -> Iterator[dict[str, object]]:
 
 
 @contextmanager
-def _server(plan: Plan, directory: Path) -> Iterator[str]:
+def server(plan: Plan, directory: Path) -> Iterator[str]:
     """The address of the built-in server, on a thread."""
     journal = Journal(str(directory / "outcomes.jsonl"))
     ready: queue.Queue[str] = queue.Queue()

@@ -30,6 +30,7 @@ class Planned:
 TRIALS = (
     Planned("cancels", ("kept_on_cancel", "lost_event"), frozenset({"reclamation", "answered", "tokens"})),
     Planned("cancels", ("early_done",), frozenset({"answered", "tokens"})),
+    Planned("cancels", ("swapped_projections",), frozenset({"tokens"})),
     Planned("cancels", ("given_twice",), frozenset({"invariants", "answered"})),
     Planned("faults", ("kept_on_refusal", "error_called_ok"), frozenset({"reclamation", "answered"})),
     Planned("faults", ("deadline_sleeps", "position_off_by_one"), frozenset({"deadline", "tokens"})),
@@ -102,6 +103,12 @@ def test_a_stream_that_ends_early_as_if_finished_breaks_the_contract_though_ever
     assert hit and all(re.fullmatch(r"(chat|fickle|canary)-\d+", request) for request in hit)
     assert re.search(rf"{hit[0]} the client counted 3 tokens, the server \d+", trial.flat)
     assert "truncated" not in trial.text
+
+
+def test_weights_that_every_process_loads_wrongly_are_found_by_the_oracle(found: Callable[[str], Trial]) -> None:
+    trial = found("swapped_projections")
+    assert "no canary is right, so the model itself is computed wrongly" in trial.flat
+    assert trial.judged("tokens")["fault"] is None
 
 
 @pytest.mark.soak  # the same kind of bug is found without a server in harness/virtual/test_virtual_runs.py

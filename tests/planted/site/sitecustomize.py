@@ -1,7 +1,7 @@
 """Plants bugs in the server of a real trial; Python runs this file by itself when its folder is on PYTHONPATH.
 
     SEATRIAL_PLANTED=name,name  ->  tests/planted/bugs/name.py: MODULE, and plant(module)
-    command, load, reference, supervisor     untouched
+    command, load, reference, supervisor     untouched, but by a bug that says EVERYWHERE = True
     python -m runtime.server.main            MODULE is imported as usual, then plant(module) changes it
 
 The runtime has no hook for this and knows nothing of it. What was planted is said on stderr, which is `server.log`:
@@ -53,10 +53,13 @@ class Planter(importlib.abc.MetaPathFinder):
         return spec
 
 
-def wanted() -> list[str]:
-    """The bugs' names, in the one process where they belong."""
-    names = os.environ.get("SEATRIAL_PLANTED", "") if SERVER in sys.orig_argv else ""
-    return [name for name in names.split(",") if name]
+def wanted() -> list[tuple[str, ModuleType]]:
+    """The bugs of this process and their names: most belong into the server alone."""
+    names = [name for name in os.environ.get("SEATRIAL_PLANTED", "").split(",") if name]
+    if SERVER not in sys.orig_argv:
+        files = {name: BUGS / f"{name}.py" for name in names}
+        names = [name for name, file in files.items() if file.is_file() and "EVERYWHERE = True" in file.read_text()]
+    return [(name, bug_of(name)) for name in names]
 
 
-sys.meta_path[:0] = [Planter(name, bug_of(name)) for name in wanted()]
+sys.meta_path[:0] = [Planter(name, bug) for name, bug in wanted()]
