@@ -63,7 +63,7 @@ def exact_answers(plan: Plan, prompts: Sequence[Prompt], most_s: float) -> tuple
 
 
 def _output(module: str, arguments: Sequence[str], asked: str, most_s: float) -> str:
-    """What `python -m module` writes. Raises ReferenceFailed."""
+    """Return the output of `python -m module`. Raises ReferenceFailed."""
     argv = [sys.executable, "-m", module, *arguments]
     try:
         done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=most_s)

@@ -12,21 +12,21 @@ from pathlib import Path
 
 from harness.oracle.model import Model
 from harness.oracle.reply import Ask, replies
-from harness.oracle.text import Vocabulary
+from harness.oracle.text import ModelTokenizer
 
 
 def main() -> int:
     """Reads prompts from stdin and writes the replies to stdout."""
     directory = Path(sys.argv[1])
-    model, vocabulary = Model(directory), Vocabulary(directory)
+    model, tokenizer = Model(directory), ModelTokenizer(directory)
     prompts, stops = json.load(sys.stdin), model.settings.stops
-    asks = [Ask(vocabulary.encode(prompt["text"]), prompt["max_tokens"]) for prompt in prompts]
+    asks = [Ask(tokenizer.encode(prompt["text"]), prompt["max_tokens"]) for prompt in prompts]
     written = [
         {
             "id": prompt["id"],
             "tokens": reply.tokens,
-            "names": [vocabulary.name(token) for token in reply.tokens],
-            "text": vocabulary.decode([token for token in reply.tokens if token not in stops]),
+            "names": [tokenizer.name(token) for token in reply.tokens],
+            "text": tokenizer.decode([token for token in reply.tokens if token not in stops]),
             "logprobs": reply.logprobs,
             "margins": reply.margins,
         }

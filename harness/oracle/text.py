@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 _BOS = 256
 
 
-class Vocabulary:
+class ModelTokenizer:
     """The tokenizer of a model directory."""
 
     def __init__(self, directory: Path) -> None:
