@@ -1,4 +1,4 @@
-"""What counters and gauges must show at a rest, computed from the records of requests: a range for each series.
+"""The values that counters and gauges may have at a rest, computed from the records of requests: a range for each.
 
 The server's journal gives exact sums where a target keeps one. What the clients saw bounds every target's counters.
 """

@@ -70,10 +70,11 @@ class History:
     @cached_property
     def requests(self) -> Requests:
         """All arrivals, each joined with its first reply; see `doubled_replies` for further ones."""
-        texts = ("load", "kind", "grp", "outcome", "finish", "tokens_from", "cancel_at")
+        # The names of fields of Requests, in the order of the columns below.
+        texts = ("load", "kind", "group", "outcome", "finish", "tokens_from", "cancel_at")
         stamps = ("intended_ns", "sent_ns", "first_ns", "last_ns", "end_ns", "cancel_ns")
-        numbers = (*stamps, "http", "prompt_tokens", "prompt_sent", "output_tokens", "output_max", "chunks")
-        columns = self._columns(
+        counts = ("http", "prompt_tokens", "prompt_tokens_sent", "output_tokens", "output_tokens_max", "chunks")
+        ids, words, floats = self._columns(
             """SELECT r.id, r.load, r.kind, r.grp,
                  CASE WHEN r.sent_ns IS NULL THEN 'dropped' ELSE coalesce(p.outcome, 'unfinished') END,
                  p.finish, p.tokens_from, r.cancel_at,
@@ -83,33 +84,11 @@ class History:
                  ON p.rowid = (SELECT min(rowid) FROM reply WHERE request = r.id)
                ORDER BY coalesce(r.sent_ns, r.intended_ns), r.rowid""",
             len(texts),
-            len(numbers),
+            len(stamps) + len(counts),
             needs=("request", "reply"),
         )
-        ids, words, floats = columns
-        by_text, by_number = dict(zip(texts, words, strict=True)), dict(zip(numbers, floats, strict=True))
-        return Requests(
-            id=ids,
-            load=by_text["load"],
-            kind=by_text["kind"],
-            group=by_text["grp"],
-            outcome=by_text["outcome"],
-            finish=by_text["finish"],
-            tokens_from=by_text["tokens_from"],
-            cancel_at=by_text["cancel_at"],
-            intended_ns=by_number["intended_ns"],
-            sent_ns=by_number["sent_ns"],
-            first_ns=by_number["first_ns"],
-            last_ns=by_number["last_ns"],
-            end_ns=by_number["end_ns"],
-            cancel_ns=by_number["cancel_ns"],
-            http=by_number["http"],
-            prompt_tokens=by_number["prompt_tokens"],
-            prompt_tokens_sent=by_number["prompt_sent"],
-            output_tokens=by_number["output_tokens"],
-            output_tokens_max=by_number["output_max"],
-            chunks=by_number["chunks"],
-        )
+        columns: dict[str, Any] = dict(zip((*texts, *stamps, *counts), (*words, *floats), strict=True))
+        return Requests(id=ids, **columns)
 
     @cached_property
     def meta(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ __all__ = ["Check", "Expect", "PhaseView", "PlanView", "PlannedFault", "PlannedJ
 
 
 HANG_UP_TOKENS, HANG_UP_WITHIN_S = 4, 2.0
-"""What a server may do for a client that has left, in plans that do not say it: tokens, seconds."""
+"""The work that a server may do for a client that has left, in plans that do not say it: tokens, seconds."""
 
 
 @dataclass(frozen=True)

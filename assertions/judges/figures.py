@@ -162,7 +162,7 @@ def _at_rest(context: JudgeContext, rest: IdlePeriod, compared: set[str]) -> Ite
 
 
 def _gauges(audit: dict[str, Audit]) -> Iterator[tuple[str, Expected]]:
-    """What gauges must show by the totals of an audit. What is held too long is for judge reclamation."""
+    """The values of gauges by the totals of an audit. Judge reclamation looks at what is held too long."""
     values = {name: row.value for name, row in audit.items()}
     if all(values.get(name) == 0 for name in EMPTY if name in values) and "requests.open" in values:
         for name in AT_REST:

@@ -67,7 +67,7 @@ def decide(context: JudgeContext) -> Judged:
 
 
 def _breach(context: JudgeContext, one: Leaver) -> Evidence | None:
-    """What the server did for a client that had left, where it is more than it may; None otherwise."""
+    """The work that the server did for a client that had left, where it is more than it may; None otherwise."""
     end_ns, tokens_max = one.end_ns, context.plan.hang_up_tokens
     if end_ns is None:
         return None  # judge answered: it may never have come to the server, or its row is missing

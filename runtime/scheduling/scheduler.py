@@ -181,7 +181,7 @@ class Scheduler:
 
     def _begin(self, request: Request, budget: int, rows: list[Row]) -> int:
         """Start the head of the queue behind its cached prefix; return its row's tokens, or 0 when it does not fit."""
-        cached, first = self._cached(request), request.admit_ns is None
+        cached = self._cached(request)
         if not self._capacity.fits(request, cached):
             return 0
         if cached:
@@ -189,8 +189,7 @@ class Scheduler:
         tokens = self._add(request, budget, rows)
         if not tokens:
             self._pool.release(request.owner, request.strip(), None)
-        elif self._pool.prefix_cache and first:
-            # A preempted request that finds its own blocks again says nothing about the prompts of clients.
+        elif self._pool.prefix_cache and not request.preempted:  # that one finds its own blocks
             self._pool.count_lookup(request.owner, len(request.tokens), request.computed)
         return tokens
 
