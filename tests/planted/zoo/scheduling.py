@@ -55,7 +55,9 @@ def preempted_in_circles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Scheduler, "plan", cycles)
 
 
-@bug("Z71", "scheduler", "preempted requests are put back into the list of those that run", "pr-recompute", "Queues")
+@bug(
+    "Z71", "scheduler", "preempted requests are put back into the list of those that run", "pr-recompute", "standstill"
+)
 def running_list_restored(patch: pytest.MonkeyPatch) -> None:
     def requeue(self, request):
         self.enqueue(request)  # and it still runs
