@@ -5,6 +5,7 @@ import pytest
 from faults import Do, FaultSpec, When
 from runtime.core.errors import LaunchError
 from runtime.core.messages import Cancel
+from runtime.scheduling.request import Request
 from runtime.scheduling.scheduler import Limits
 from tests.runtime.fakes import BLOCK_TOKENS, Bench, expected_tokens
 from tests.runtime.memory.spans.bench import check_index
@@ -155,13 +156,21 @@ def test_groups_do_not_share():
     assert [bench.sink.ended[name].tokens_cached for name in (other, same)] == [0, 16]
 
 
-def test_preempted_request_finds_its_own_blocks_again():
+def test_preempted_request_finds_its_own_blocks_again(monkeypatch):
+    adopt_prefix, adopted = Request.adopt_prefix, []
+
+    def told(self, blocks, generations):
+        adopted.append(self.id)
+        adopt_prefix(self, blocks, generations)
+
+    monkeypatch.setattr(Request, "adopt_prefix", told)
     bench = bench_of(blocks=7)
     first = bench.submit(range(8), max_tokens=10)
     second = bench.submit(range(50, 58), max_tokens=10)
     bench.run()
     assert bench.sink.ended[second].preempted >= 1
-    assert sum(one.hits for one in bench.pool.accounts.values()) > 0
+    assert second in adopted
+    assert sum(one.hits for one in bench.pool.accounts.values()) == 0, "its own blocks are no hit of a client's prompt"
     assert bench.sink.ended[second].tokens_cached == 0, "it tells what was cached when it was first admitted"
     for name, prompt in ((first, range(8)), (second, range(50, 58))):
         assert bench.sink.tokens[name] == expected_tokens(prompt, 10)
