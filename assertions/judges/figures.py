@@ -116,19 +116,26 @@ def _against_clients(context: JudgeContext, compared: set[str]) -> Iterator[Wron
         parts = [one for each in (FINISHED if name == "server.finished" else (name,)) if (one := _of(context, each))]
         if not parts or (name == "server.prompt_tokens" and preempted is not None and preempted.value.max(initial=0)):
             continue  # a prompt that is computed again may be counted again
-        grown, t_ns = 0.0, 0
+        least, most, t_ns = 0.0, 0.0, 0
         for samples in parts:
-            before = samples.value[samples.t_ns < first_ns]
             late = np.flatnonzero(samples.t_ns <= ends[-1][1])
             if not len(late):
                 break
-            # A series that begins later began at 0: some servers show a counter only after its first event.
-            grown += float(samples.value[late[-1]] - (before[-1] if len(before) else 0.0))
+            # A sample that is stamped shortly before the first request may show its tokens already. A series that
+            # begins later began at 0: some servers show a counter only after its first event.
+            least += float(samples.value[late[-1]]) - _last_before(samples, first_ns)
+            most += float(samples.value[late[-1]]) - _last_before(samples, first_ns - BUSY_NS)
             t_ns = max(t_ns, int(samples.t_ns[late[-1]]))
         if t_ns < ends[-1][0]:
             continue
         compared.add(name)
-        yield from _unless(name, grown, expected, t_ns, "grew by")
+        yield from _unless(name, max(least, min(most, expected.low)), expected, t_ns, "grew by")
+
+
+def _last_before(samples: Samples, t_ns: float) -> float:
+    """The value of the last sample stamped before `t_ns`; 0 when there is none."""
+    before = samples.value[samples.t_ns < t_ns]
+    return float(before[-1]) if len(before) else 0.0
 
 
 def _restarted(context: JudgeContext) -> bool:

@@ -93,6 +93,15 @@ def test_a_foreign_counter_must_lie_between_what_clients_read_and_what_they_aske
     fails(run, "server.prompt_tokens", "grew by 7580, expected 15160 to")
 
 
+def test_a_sample_stamped_just_before_the_first_request_may_show_its_tokens_already() -> None:
+    run = measured(foreign())
+    sent_ns = min(row["sent_ns"] for row in run.tables["request"])
+    number = next(row["id"] for row in run.tables["series"] if row["name"] == "server.generation_tokens")
+    run.tables["sample"] = [row for row in run.tables["sample"] if row["series"] != number or row["t_ns"] > sent_ns]
+    run.add("sample", series=number, t_ns=sent_ns - 1, value=5.0)
+    assert run.judged("figures").state is State.PASS
+
+
 @pytest.mark.parametrize("series", ["server.running", "kv.usage"])
 def test_a_gauge_that_stays_at_zero_under_load_is_stuck(series: str) -> None:
     run = measured(foreign())
