@@ -165,9 +165,11 @@ def _difference(context: JudgeContext, row: int, served: Served) -> str | None:
 
 def _answers_differ(requests: Requests, row: int, served: Served) -> str | None:
     """The difference between two records of one good answer, or None."""
+    if differ := _tokens_differ(requests, row, served):
+        return differ
     if served.finish is not None and served.finish != requests.finish[row]:
         return f"the client read finish {requests.finish[row]}, the server wrote {served.finish}"
-    return _tokens_differ(requests, row, served)
+    return None
 
 
 def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
