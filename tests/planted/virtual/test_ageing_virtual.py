@@ -10,7 +10,7 @@ from harness.virtual.drive import drive
 from tests.planted.virtual import trial as trials
 from tests.planted.virtual.trial import Trial
 
-AGES = Path(__file__).parent / "ageing"
+AGES = Path(__file__).parent / "ageing" / "ages.toml"
 CHECKS = {
     "drift.ttft.p50 < 10% [probe]": "server, prefill",
     "drift.tpot.p50 < 10% [probe]": "server, decode",
@@ -20,9 +20,8 @@ CHECKS = {
 
 def run(patch: pytest.MonkeyPatch, slowing: float | None) -> Trial:
     """Run `ageing/ages.toml`; with `slowing` a launch costs this share more at the end of the trial."""
-    patch.setattr(trials, "SCENARIOS", AGES)
     patch.setattr(trials, "drive", partial(drive, slowing=slowing))
-    return trials.run("ages")
+    return trials.run(str(AGES))
 
 
 @pytest.mark.slow
