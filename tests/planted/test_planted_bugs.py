@@ -170,7 +170,7 @@ def test_a_deadline_that_sleeps_while_the_device_hangs_is_found_by_who_waited_lo
 ) -> None:
     trial = found("deadline_sleeps")
     judged = trial.judged("deadline")
-    assert judged["figures"]["slowest_s"] == pytest.approx(5, abs=0.9), "as long as the hang"
+    assert judged["figures"]["slowest_s"] == pytest.approx(5, abs=2), "as long as the hang"
     assert judged["fault"].startswith("hang#0, which ")
     assert judged["evidence"][0]["request"].startswith(("chat-", "canary-"))
 
