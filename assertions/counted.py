@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from assertions.context import JudgeContext
-from assertions.rows import Served
+from assertions.rows import COUNTED, Served
 
 SENT_BY_HARNESS = 4
 """Requests of the harness to a foreign target that no row tells: they learn its dialect."""
 TOKENS_BY_HARNESS = 64.0
 """The most tokens, in or out, of these requests."""
-COUNTED = ("ids", "usage", "logprobs")
-"""The sources of a client's token count that count every token."""
 ENDED_BY_SERVER = ("timeout", "http_error", "fatal")
 """Outcomes that the server may write for a request of which the engine says nothing any more."""
 MEMORY_LAG_NS = 2_000_000_000

@@ -6,12 +6,10 @@ from assertions.context import JudgeContext, shown
 from assertions.formatting import seconds
 from assertions.idle_gauges import idle_level
 from assertions.leavers import TO_COME, WASTED_MIN, WASTED_SHARE, Leaver
-from assertions.rows import Floats, Samples
+from assertions.rows import COUNTED, Floats, Samples
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import NS_PER_S
 
-COUNTED = ("ids", "usage", "logprobs")
-"""The sources of a client's token count that count every token."""
 IN_A_ROW = 3
 """Samples in a row with too many requests from which on they are a breach."""
 SLACK_TOKENS = 64.0

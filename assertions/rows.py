@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 UNFINISHED, DROPPED = "unfinished", "dropped"
+COUNTED = ("ids", "usage", "logprobs")
+"""The sources of a client's token count that count every token."""
 
 
 class TextColumn:

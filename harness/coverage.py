@@ -28,10 +28,10 @@ def virtual_scenarios() -> list[str]:
     return [name for name in library.names() if read_text(library.find(name).read_text()).scenario.drive == "virtual"]
 
 
-def taken(scenario: str, seed: int | None = None) -> Counter[str]:
+def taken(scenario: str) -> Counter[str]:
     """How often each path was taken in one virtual run of `scenario`."""
     with tempfile.TemporaryDirectory(prefix="seatrial-coverage-") as folder, Stop() as stop:
-        options = RunOptions(scenario, Path(folder), seed=seed)
+        options = RunOptions(scenario, Path(folder))
         document = prepare(options, catalogue())
         plan = make(document, catalogue(), new_run_id(), provenance())
         directory = make_directory(options, plan, document.source.text)

@@ -12,7 +12,7 @@ import numpy as np
 from assertions.context import Judge, JudgeContext, shown
 from assertions.outcome_pairs import Rule, rule_of
 from assertions.plan_view import PlanView
-from assertions.rows import UNFINISHED, Requests, Served
+from assertions.rows import COUNTED, UNFINISHED, Requests, Served
 from assertions.verdict import Evidence, Judged, State
 from assertions.windows import SLACK_NS, Victims, victims
 
@@ -184,7 +184,7 @@ def _tokens_differ(requests: Requests, row: int, served: Served) -> str | None:
     events = 0 if np.isnan(requests.chunks[row]) else int(requests.chunks[row])
     if out is None:
         return None
-    if words in ("ids", "usage", "logprobs"):
+    if words in COUNTED:
         if counted is not None and counted != out:
             return f"the client counted {counted} tokens, the server {out}"
     elif out:

@@ -72,6 +72,7 @@ class Engine:
         self._due: deque[Batch] = deque()
         self._flight: Flight | None = None
         self._draining = False
+        self._kv_sum = pool.blocks
 
     def step(self) -> None:
         """One turn: mail, completions, deadlines, then the next launch if the device is free."""
@@ -277,7 +278,8 @@ class Engine:
     def _publish(self) -> None:
         """Replace the status and hand this step's outputs to the sink."""
         kv, scheduler, progress = self._pool.count(), self.scheduler, self._progress
-        if not kv.conserved:
+        changed, self._kv_sum = kv.sum != self._kv_sum, kv.sum
+        if changed and not kv.conserved:  # told once: who is lost costs a look at every block
             lost = [f"{owner} held blocks {blocks} last" for owner, blocks in self._pool.lost().items()]
             self._env.tell("invariant", "kv.conservation", "; ".join([f"{kv}", *lost]))
         self.status = EngineStats(

@@ -45,7 +45,7 @@ def audit(env: Env, pool: PagedPool, open_requests: Collection[str], in_flight: 
         row(f"{blocks}.cached", "cached", count.cached, None, "blocks"),
         row(f"{blocks}.limbo", "limbo", count.limbo, 0 if settled else None, "blocks"),
         row(f"{blocks}.free", "reclaimable", count.reclaimable, count.total if settled else None, "blocks"),
-        row(f"{blocks}.sum", "live", count.live + count.limbo + count.cached + count.free, count.total, "blocks"),
+        row(f"{blocks}.sum", "live", count.sum, count.total, "blocks"),
         row("prefix_index.stale", "live", pool.index.stale, 0, "digests"),
     ]
     for owner, lost in pool.lost().items():

@@ -1,5 +1,7 @@
 """figures, seen failing on each gauge and counter that is not true."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -54,8 +56,8 @@ def fails(run: Recorded, series: str, words: str) -> Judged:
 
 
 @pytest.mark.parametrize("make", [healthy, foreign])
-def test_true_figures_pass_and_are_named(make: object) -> None:
-    judged = measured(make()).judged("figures")  # type: ignore[operator]
+def test_true_figures_pass_and_are_named(make: Callable[[], Recorded]) -> None:
+    judged = measured(make()).judged("figures")
     assert judged.state is State.PASS, judged.evidence
     for name in ("kv.usage", "server.generation_tokens", "server.prompt_tokens"):
         assert name in judged.summary

@@ -175,12 +175,12 @@ def outside(count: int = 40) -> Recorded:
     run = foreign()
     for number in range(900, 900 + count):
         leave(run, f"r{number}", read=3)
-    open_ = lambda t_ns: sum(  # noqa: E731
-        1
+    lives = [
+        (request["sent_ns"], reply["end_ns"])
         for request, reply in zip(run.tables["request"], run.tables["reply"], strict=True)
-        if request["sent_ns"] <= t_ns < reply["end_ns"]
-    )
-    run.series("server.running", [(s * S, float(open_(s * S))) for s in range(1, 190)])
+    ]
+    running = [(s * S, float(sum(sent <= s * S < end for sent, end in lives))) for s in range(1, 190)]
+    run.series("server.running", running)
     ok = [reply for reply in run.tables["reply"] if reply["outcome"] == "ok"]
     made = [(s * S, sum(5.0 for each in ok if each["end_ns"] <= s * S) + 4.0 * count * (s > 150)) for s in range(190)]
     run.series("server.generation_tokens", made)

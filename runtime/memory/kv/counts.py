@@ -22,9 +22,14 @@ class PoolCount(NamedTuple):
         return self.free + self.cached
 
     @property
+    def sum(self) -> int:
+        """The terms together; another number than `total` means that blocks are lost or counted twice."""
+        return self.live + self.limbo + self.cached + self.free
+
+    @property
     def conserved(self) -> bool:
         """True when the terms add up to `total`."""
-        return self.live + self.limbo + self.cached + self.free == self.total
+        return self.sum == self.total
 
 
 @dataclass(slots=True)
