@@ -4,7 +4,7 @@
       |--- armed ---|--- breaking -------|--- recovering ------|
       ^ in here victims may have the outcomes that `expect` allows; trends leave it out, ceilings include it
 
-A fault that never fired has no window.
+A fault that never fired has no window, and neither has one that the plan does not declare: it excuses nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class FaultWindow:
     """
 
     row: FaultRow
-    planned: PlannedFault | None  # None: the history knows a fault that the plan does not
+    planned: PlannedFault
     arm_ns: int
     first_ns: int
     heal_ns: int | None
@@ -43,7 +43,7 @@ class FaultWindow:
 
     @property
     def expect(self) -> Expect:
-        return self.planned.expect if self.planned else Expect()
+        return self.planned.expect
 
     def holds(self, t_ns: float, slack_ns: int = SLACK_NS) -> bool:
         return self.arm_ns <= t_ns <= self.end_ns + slack_ns
@@ -58,7 +58,7 @@ class Victims:
 
 
 def windows(history: History, plan: PlanView) -> tuple[FaultWindow, ...]:
-    """A window for each occurrence that fired, in the order of arming."""
+    """A window for each planned occurrence that fired, in the order of arming."""
     planned = {(fault.id, fault.n): fault for fault in plan.faults}
     made = []
     for row in history.faults:
@@ -66,16 +66,17 @@ def windows(history: History, plan: PlanView) -> tuple[FaultWindow, ...]:
             continue
         fires = tuple(fire for fire in history.fires if (fire.fault, fire.n) == (row.id, row.n))
         first_ns = row.first_ns if row.first_ns is not None else (fires[0].t_ns if fires else row.arm_ns)
-        fault = planned.get((row.id, row.n))
+        if (fault := planned.get((row.id, row.n))) is None:
+            continue  # undeclared: no judge is told of it, so it excuses nothing
         end_ns = history.end_ns if row.heal_ns is None else recovered_by(history, row.heal_ns, fault)
         made.append(FaultWindow(row, fault, row.arm_ns, first_ns, row.heal_ns, max(end_ns, row.arm_ns), fires))
     return tuple(sorted(made, key=lambda window: (window.arm_ns, window.name)))
 
 
-def recovered_by(history: History, heal_ns: int, planned: PlannedFault | None) -> int:
+def recovered_by(history: History, heal_ns: int, planned: PlannedFault) -> int:
     """The end (ns) of the recovery margin: `recover` seconds after the heal, or the end of request
     `recover.completed`."""
-    expect = planned.expect if planned else Expect()
+    expect = planned.expect
     if expect.recover_completed is not None:
         ends = history.requests.end_ns[history.requests.ok]
         after = np.sort(ends[ends > heal_ns])
@@ -118,7 +119,7 @@ def victims(window: FaultWindow, requests: Requests, client_of: dict[str, str]) 
     if word == "all":
         return Victims(frozenset(np.flatnonzero(living).tolist()), named)
     if word == "scope":
-        scope = window.planned.scope if window.planned else {}
+        scope = window.planned.scope
         for key, column in (("group", requests.group), ("load", requests.load)):
             if key in scope:
                 living &= column.among(scope[key])

@@ -108,7 +108,7 @@ def _restarting(context: JudgeContext, t_ns: int) -> bool:
 
 def _ours(context: JudgeContext, event: Event) -> bool:
     """True when the event lies in the window of a fault that may kill the server."""
-    return any(w.planned is not None and w.planned.kills_server and w.holds(event.t_ns) for w in context.windows)
+    return any(w.planned.kills_server and w.holds(event.t_ns) for w in context.windows)
 
 
 def _log_lines(context: JudgeContext) -> list[Evidence]:
@@ -134,7 +134,7 @@ def _gone(context: JudgeContext) -> list[Evidence]:
     if len(silent) < GONE_AFTER or len(silent) < len(after):
         return []
     t_ns = requests.start_of(silent[0])
-    if any(w.planned is not None and w.planned.kills_server and w.holds(t_ns) for w in context.windows):
+    if any(w.planned.kills_server and w.holds(t_ns) for w in context.windows):
         return []
     text = f"gone after a good baseline: none of the last {len(silent)} requests reached it"
     return [Evidence(t_ns, requests.id[silent[0]], text)]

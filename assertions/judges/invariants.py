@@ -46,8 +46,7 @@ def decide(context: JudgeContext) -> Judged:
 
 def _expected(context: JudgeContext, event: Event) -> bool:
     return any(
-        window.planned is not None and window.planned.symptom == f"event:{KIND}" and context.shown_by(window, event)
-        for window in context.windows
+        window.planned.symptom == f"event:{KIND}" and context.shown_by(window, event) for window in context.windows
     )
 
 

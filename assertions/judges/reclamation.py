@@ -139,7 +139,7 @@ def _unexplained(context: JudgeContext, off: list[Audit]) -> list[Audit]:
 def _declared(context: JudgeContext, audit: Audit) -> bool:
     """True when the row belongs to a request that a fault with symptom `audit:leak` hit."""
     for window in context.windows:
-        if window.planned is None or window.planned.symptom != "audit:leak" or window.first_ns > audit.t_ns:
+        if window.planned.symptom != "audit:leak" or window.first_ns > audit.t_ns:
             continue
         hit = {name for fire in window.fires for name in fire.requests}
         if audit.owner is not None and (audit.owner in hit or context.client_of.get(audit.owner) in hit):

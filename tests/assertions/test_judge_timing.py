@@ -121,6 +121,16 @@ class TestLoad:
         assert judged.state is State.PASS
         assert judged.figures["dropped_in_windows"] == 10
 
+    def test_a_fault_that_the_plan_does_not_declare_excuses_no_dropped_arrival(self) -> None:
+        run = healthy()
+        run.plan["faults"].clear()
+        for number in range(490, 500):
+            run.find("request", id=f"r{number}")["sent_ns"] = None
+            run.drop("reply", request=f"r{number}")
+            run.drop("served", request=f"r{number}")
+        judged = run.judged("load")
+        assert (judged.state, judged.owner) == (State.UNKNOWN, "server")
+
     def test_a_generator_without_processor_to_spare_is_a_breach(self) -> None:
         run = healthy()
         run.tables["sample"] = [{**row, "value": 0.99} for row in run.tables["sample"]]
